@@ -30,6 +30,7 @@ from controller.errors import (
     AlreadyExistsError,
     CloudError,
     CloudUnauthorizedError,
+    ConflictError,
     InstanceNotFoundError,
     InsufficientCapacityError,
     InvalidObjectError,
@@ -312,11 +313,21 @@ class Launcher:
         return launch
 
     def _write(self, instance: CloudInstance, document: Mapping[str, Any]) -> dict[str, Any]:
-        name = instance.node_name
         try:
             return self._kube.create(NODES, document)
         except AlreadyExistsError:
-            present = self._kube.get(NODES, name)
+            pass  # its kubelet was faster, or an earlier process has made it
+        try:
+            return self._complete(instance, document)
+        except NodeNameTakenError:
+            raise
+        except ConflictError:  # while the kubelet joins, it writes as well
+            return self._complete(instance, document)
+
+    def _complete(self, instance: CloudInstance, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a Node that is there what it lacks of the document."""
+        name = instance.node_name
+        present = self._kube.get(NODES, name)
         node = parse_node(present)
         if node.provider_id and node.provider_id != instance.provider_id:
             self._free_name(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -46,6 +47,24 @@ def test_a_node_that_its_kubelet_made_first_gets_what_it_lacks(world: World) -> 
     assert metadata["labels"]["from"] == "kubelet"
     assert metadata["labels"]["karpenter.sh/provisioner-name"] == "default"
     assert metadata["finalizers"] == ["karpenter.sh/termination"]
+    assert world.node(name)["spec"]["providerID"] == instance.provider_id
+
+
+def test_a_kubelet_that_writes_its_node_at_the_same_moment_fails_no_launch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = cloud_instance(number=1).node_name
+    world.kube.create(NODES, {"metadata": {"name": name}})
+    patch, conflicts = world.kube.patch, [ConflictError("the object has been modified")]
+
+    def patch_after_a_conflict(*given: Any, **options: Any) -> dict[str, Any]:
+        if conflicts:
+            raise conflicts.pop()
+        return patch(*given, **options)
+
+    monkeypatch.setattr(world.kube, "patch", patch_after_a_conflict)
+    instance = world.launcher.launch(request())
+    assert not conflicts
     assert world.node(name)["spec"]["providerID"] == instance.provider_id
 
 

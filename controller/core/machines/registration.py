@@ -17,6 +17,7 @@ from controller.core.api.node import Node
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, owner_reference
+from controller.core.state.effective import CLOUD_CONTROLLER_TAINT
 
 
 def joined(node: Node) -> bool:
@@ -38,10 +39,12 @@ def not_initialized_because(node: Node, provisioner: Provisioner, expected: Reso
 
     It is when Ready is True, none of the Provisioner's present startup taints is on it (key and effect), and every
     resource in `expected` (capacity of its instance type; empty when the type is unknown) is allocatable
-    (Karpenter v0.27's rule).
+    (Karpenter v0.27's rule), and the cloud controller has taken its taint off (a rule of later versions).
     """
     if not node.ready:
         return "condition Ready is not True"
+    if any((taint.key, taint.effect) == CLOUD_CONTROLLER_TAINT for taint in node.taints):
+        return f"taint {':'.join(CLOUD_CONTROLLER_TAINT)} is still there"
     for startup in provisioner.startup_taints:
         if any((taint.key, taint.effect) == (startup.key, startup.effect) for taint in node.taints):
             return f"startup taint {startup.key}:{startup.effect} is still there"

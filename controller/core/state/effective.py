@@ -21,6 +21,9 @@ EPHEMERAL_TAINTS = frozenset(
     }
 )
 """(key, value, effect) of taints that the node controller adds and removes: no reason to launch another node."""
+CLOUD_CONTROLLER_TAINT = ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule")
+"""(key, effect) of a taint that a kubelet registers with, where no Node was created for it beforehand; the cloud
+controller removes it within seconds. Karpenter v0.27 launched a second node meanwhile, later versions do not."""
 
 
 def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:
@@ -29,6 +32,8 @@ def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized:
     Startup taints are matched by key and effect, as initialization matches them.
     """
     passing = set() if initialized else {(taint.key, taint.effect) for taint in startup_taints}
+    if not initialized:
+        passing.add(CLOUD_CONTROLLER_TAINT)
     taints = tuple(
         taint
         for taint in node.taints

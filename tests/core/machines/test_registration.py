@@ -42,6 +42,11 @@ def test_a_startup_taint_holds_it_back_whatever_its_value() -> None:
     assert "cilium:NoExecute" in not_initialized_because(node, PROVISIONER, EXPECTED)
 
 
+def test_the_cloud_controllers_taint_holds_it_back() -> None:
+    node = fresh(taints=(Taint("node.cloudprovider.kubernetes.io/uninitialized", "true"),))
+    assert "uninitialized:NoSchedule is still there" in not_initialized_because(node, PROVISIONER)
+
+
 def test_a_taint_of_the_same_key_and_another_effect_does_not() -> None:
     node = fresh(allocatable=GPU, taints=(Taint("cilium", "", "NoSchedule"),))
     assert not_initialized_because(node, PROVISIONER, EXPECTED) == ""

@@ -321,6 +321,13 @@ class TestTaints:
         snapshot = take(Cluster(), added(owned_node(initialized=initialized, spec={"taints": taints})))
         assert [(taint.key, taint.effect) for taint in snapshot.nodes["n1"].taints] == [(key, "NoExecute")]
 
+    def test_the_cloud_controllers_taint_passes_until_initialization(self) -> None:
+        """A kubelet registers with it: a node that boots is no reason to launch another."""
+        taints = [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]
+        assert take(Cluster(), added(owned_node(spec={"taints": taints}))).nodes["n1"].taints == ()
+        initialized = take(Cluster(), added(owned_node(initialized=True, spec={"taints": taints})))
+        assert len(initialized.nodes["n1"].taints) == 1
+
     def test_a_cordoned_node_has_the_unschedulable_taint_before_the_node_controller_puts_it_on(self) -> None:
         snapshot = take(Cluster(), added(owned_node(spec={"unschedulable": True})))
         assert [taint.key for taint in snapshot.nodes["n1"].taints] == ["node.kubernetes.io/unschedulable"]
