@@ -23,6 +23,8 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CATALOG_RETRY_SECONDS = 5.0
+WORKERS = 8
+"""Nodes written at once: with one after the other, 500 nodes of a burst took most of a minute at 100 ms a request."""
 UNSEEN: dict[str, Any] = {}
 """In place of a document: the cloud does not list the instance (yet)."""
 ENDING: dict[str, Any] = {}
@@ -40,6 +42,7 @@ class RegistrationReconciler:
         self._cloud, self._catalogs = context.cloud, context.catalogs
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(context.clock, self.name)
+        self._executor = context.executors.executor("initialize", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Bring every node's metadata up to date."""
@@ -49,11 +52,20 @@ class RegistrationReconciler:
         self._nodes.keep({node.node.uid for node in owned})
         starting = {node.provisioner_name for node in owned if node.node.ready and not node.initialized}
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
-        for node in owned:
-            if self._nodes.ready(node.node.uid):
-                self._update(node.node, snapshot.provisioners[node.provisioner_name], view)
+        due = [node for node in owned if self._nodes.ready(node.node.uid) and self._lacks(node, snapshot, view)]
+        list(self._executor.map(lambda node: self._update(node.node, _owner(node, snapshot), view), due))
         waiting_for_catalog = any(name not in view.types for name in starting)
         return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
+
+    def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> bool:
+        """Whether something is to be written, or to be asked of the cloud; a node that lacks nothing is forgotten."""
+        try:
+            lacks = needs_instance(node.node) or bool(_patch(node.node, _owner(node, snapshot), view, None))
+        except ValueError:
+            return True  # `_update` meets it again, and reports it
+        if not lacks:
+            self._nodes.succeeded(node.node.uid)
+        return lacks
 
     def _update(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
         try:
@@ -93,6 +105,10 @@ def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: di
     if provisioner.name not in view.types or document is UNSEEN:
         return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
     return registration_patch(node, provisioner, _expected(node, view), document)
+
+
+def _owner(node: StateNode, snapshot: Snapshot) -> Provisioner:
+    return snapshot.provisioners[node.provisioner_name]
 
 
 def _concerns_us(node: StateNode, snapshot: Snapshot) -> bool:
