@@ -9,9 +9,12 @@ import base64
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+import moto.backends
+import moto.core.responses
 import pytest
 import structlog
 from structlog.testing import LogCapture
@@ -36,6 +39,10 @@ SETTINGS = Settings(cluster_name=CLUSTER, default_instance_profile=PROFILE)
 DELAYS = Delays(pending_seconds=5, shutting_down_seconds=10, stopping_seconds=10, forgotten_after_seconds=3600)
 
 _tokens = itertools.count(1)
+
+moto.backends.list_of_moto_modules = cache(lambda look=moto.backends.list_of_moto_modules: tuple(look()))
+moto.core.responses.method_names_from_class = cache(moto.core.responses.method_names_from_class)
+"""Moto looks for its services among its files, and for their actions among their methods, at every call."""
 
 
 Types = tuple[InstanceType, ...]

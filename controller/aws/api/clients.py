@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import boto3
+import botocore.session
 from botocore.config import Config
+from botocore.utils import parse_timestamp
 
 from controller.errors import CloudUnauthorizedError
 
@@ -51,9 +54,11 @@ def pricing_region(region: str) -> str:
     return "us-east-1"
 
 
-def make_clients(session: boto3.Session | None = None, version: str = "", region: str = "") -> Clients:
-    """Clients of `region`, else of the session's. Raises CloudUnauthorizedError when no region is configured."""
-    session = session or boto3.Session(region_name=region or None)
+def make_clients(version: str = "", region: str = "") -> Clients:
+    """Clients of `region`, else of the environment's. Raises CloudUnauthorizedError when no region is configured."""
+    reading = botocore.session.get_session()
+    reading.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
+    session = boto3.Session(botocore_session=reading, region_name=region or None)
     region = session.region_name
     if not region:
         raise CloudUnauthorizedError(f"No AWS region is configured; {REGION_REMEDY}")
@@ -72,3 +77,14 @@ def make_clients(session: boto3.Session | None = None, version: str = "", region
         pricing=session.client("pricing", region_name=pricing_region(region), config=config),
         sqs=session.client("sqs", config=config),
     )
+
+
+def timestamp(value: str | float) -> datetime:
+    """As botocore reads times, but ISO 8601 in UTC a hundred times as fast: a history of spot prices has thousands."""
+    if isinstance(value, str) and value.endswith("Z"):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    read: datetime = parse_timestamp(value)
+    return read

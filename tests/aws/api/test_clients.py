@@ -1,0 +1,39 @@
+"""The clients read times as botocore does, only faster."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.utils import parse_timestamp
+
+from controller.aws.api.clients import timestamp
+from tests.aws.conftest import Cloud
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-11-23T04:05:06Z",
+        "2026-11-23T04:05:06.789Z",
+        "20261123T040506Z",
+        "2026-11-23T04:05:06+09:00",
+        "Mon, 23 Nov 2026 04:05:06 GMT",
+        "1795406706",
+        1795406706.5,
+    ],
+)
+def test_a_time_is_what_botocore_reads(value: str | float) -> None:
+    assert timestamp(value) == parse_timestamp(value)
+
+
+@pytest.mark.parametrize("value", ["", "Z", "2026-13-23T04:05:06Z"])
+def test_what_is_no_time_is_refused_as_botocore_refuses_it(value: str) -> None:
+    with pytest.raises(ValueError, match="Invalid timestamp"):
+        timestamp(value)
+
+
+def test_answers_are_read_so(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dear(value: object) -> None:
+        pytest.fail(f"{value} went to botocore's own")
+
+    monkeypatch.setattr("controller.aws.api.clients.parse_timestamp", dear)
+    assert cloud.clients.ec2.describe_spot_price_history(MaxResults=5)["SpotPriceHistory"]
