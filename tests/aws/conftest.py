@@ -15,6 +15,7 @@ from typing import Any
 
 import moto.backends
 import moto.core.responses
+import moto.core.utils
 import pytest
 import structlog
 from structlog.testing import LogCapture
@@ -41,7 +42,7 @@ DELAYS = Delays(pending_seconds=5, shutting_down_seconds=10, stopping_seconds=10
 _tokens = itertools.count(1)
 
 moto.backends.list_of_moto_modules = cache(lambda look=moto.backends.list_of_moto_modules: tuple(look()))
-moto.core.responses.method_names_from_class = cache(moto.core.responses.method_names_from_class)
+moto.core.responses.method_names_from_class = cache(moto.core.utils.method_names_from_class)  # type: ignore[attr-defined]
 """Moto looks for its services among its files, and for their actions among their methods, at every call."""
 
 

@@ -37,6 +37,7 @@ from tests.reconcilers.conftest import SettableClock, World
 
 T = TypeVar("T")
 DEADLINE_SECONDS = 60.0
+WAIT_SECONDS, MOST_WAITS = 0.02, 10
 
 
 class Killed(BaseException):
@@ -204,6 +205,7 @@ class CrashingController:
         """Run the cluster and the controller until the condition holds."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
+            version = self.world.informers.snapshot().version
             self.actors.turn()
             if condition():
                 return
@@ -211,7 +213,14 @@ class CrashingController:
             if not self.alive:
                 self._stop()
                 self._start()
-            self.world.clock.wait(self.world.stop, 0.02)
+            self._wait(version)
+
+    def _wait(self, version: int) -> None:
+        """Until objects changed since that version, or the process crashed; the cloud tells nobody when it changes."""
+        for _ in range(MOST_WAITS):
+            self.world.clock.wait(self.world.stop, WAIT_SECONDS)
+            if not self.alive or self.world.informers.snapshot().version != version:
+                return
 
     @property
     def alive(self) -> bool:

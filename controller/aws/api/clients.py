@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
@@ -79,7 +79,7 @@ def make_clients(version: str = "", region: str = "") -> Clients:
     )
 
 
-def timestamp(value: str | float) -> datetime:
+def timestamp(value: Any) -> datetime:
     """As botocore reads times, but ISO 8601 in UTC a hundred times as fast: a history of spot prices has thousands."""
     if isinstance(value, str) and value.endswith("Z"):
         try:

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from controller.core.api.labels import INSTANCE_AMI_ID
@@ -89,12 +90,21 @@ class Drift:
 
 def hashes(provisioner: Provisioner, template: AWSNodeTemplate) -> dict[str, str]:
     """The annotations of a node that is launched now."""
-    return {PROVISIONER_HASH: _hash(provisioner, _PROVISIONER_FIELDS), TEMPLATE_HASH: _hash(template, _TEMPLATE_FIELDS)}
+    return {
+        PROVISIONER_HASH: _hash(_PROVISIONER_FIELDS, tuple(getattr(provisioner, name) for name in _PROVISIONER_FIELDS)),
+        TEMPLATE_HASH: _hash(_TEMPLATE_FIELDS, tuple(getattr(template, name) for name in _TEMPLATE_FIELDS)),
+    }
 
 
-def _hash(value: object, names: Iterable[str]) -> str:
-    """Hash those of the named fields that are set, so that a field added later changes no hash while it is unset."""
-    text = json.dumps({name: plain for name in names if (plain := _plain(getattr(value, name)))}, sort_keys=True)
+@lru_cache(maxsize=1024)
+def _hash(names: tuple[str, ...], values: tuple[object, ...]) -> str:
+    """Hash those of the named fields that are set, so that a field added later changes no hash while it is unset.
+
+    Every node is compared at every pass, and thousands have the same few Provisioners and templates.
+    """
+    text = json.dumps(
+        {name: plain for name, value in zip(names, values, strict=True) if (plain := _plain(value))}, sort_keys=True
+    )
     return f"{VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

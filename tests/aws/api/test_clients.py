@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from botocore.utils import parse_timestamp
 
@@ -21,7 +23,7 @@ from tests.aws.conftest import Cloud
         1795406706.5,
     ],
 )
-def test_a_time_is_what_botocore_reads(value: str | float) -> None:
+def test_a_time_is_what_botocore_reads(value: Any) -> None:
     assert timestamp(value) == parse_timestamp(value)
 
 
@@ -32,8 +34,8 @@ def test_what_is_no_time_is_refused_as_botocore_refuses_it(value: str) -> None:
 
 
 def test_answers_are_read_so(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dear(value: object) -> None:
-        pytest.fail(f"{value} went to botocore's own")
+    def dear(value: object, **_options: object) -> None:
+        pytest.fail(f"{value} went to the parser for dates of any form")
 
-    monkeypatch.setattr("controller.aws.api.clients.parse_timestamp", dear)
+    monkeypatch.setattr("dateutil.parser.parse", dear)
     assert cloud.clients.ec2.describe_spot_price_history(MaxResults=5)["SpotPriceHistory"]
