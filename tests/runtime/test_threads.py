@@ -11,6 +11,7 @@ CONTROLLER = ROOT / "controller"
 MAKES_THREADS = frozenset({"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor"})
 BLOCKS = frozenset({"sleep", "SimpleQueue", "LifoQueue", "PriorityQueue"})
 ELSEWHERE = {
+    "cli/view/reading.py": "reads the cluster while `nodeless view` answers keys",
     "operator/process.py": "ends the process in time when a signal's stop hangs",
     "telemetry/http_server.py": "serves probes and metrics",
     "webhook/https_server.py": "serves admission",
