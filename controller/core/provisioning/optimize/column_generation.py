@@ -35,8 +35,6 @@ FEW = 2
 """Fewer new patterns from greedy filling end it."""
 MOST_STARTS = 2_000
 """End states in a search."""
-FEWEST_STATES = 20
-"""States kept after each step of a search, whatever the pairs."""
 NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
@@ -248,7 +246,7 @@ class ColumnGeneration:
             Patterns(units[new][:, order].astype(np.int64), reduced[new]),
             existing,
             near,
-            max(FEWEST_STATES, pairs // max(1, len(new))),
+            pairs,
         )
         taken_all = float(duals.taken @ self.groups.available[types:])
         found = search.run(starts[:, order], starts @ duals.worth - taken_all)

@@ -17,6 +17,8 @@ from controller.core.provisioning.resource_space import Floats, Ints
 PAIRS = 60_000
 """Pairs of state and pattern worked on at once."""
 TOLERANCE = 1e-9
+FEWEST_STATES = 20
+"""States kept after each step, whatever the pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,17 @@ class Found:
 class PatternSearch:
     """The search. worth: D, $/hour of a unit, in the order in which item types are looked at.
 
-    new: patterns of new nodes. existing: those of each existing node. most: $/hour, packings must cost less.
+    new: patterns of new nodes. existing: those of each existing node. most: $/hour, packings must cost less. pairs: of
+    state and pattern in each step; an existing node with free room has many more patterns than new nodes may have.
     """
 
-    def __init__(self, worth: Floats, new: Patterns, existing: list[Patterns], most: float, states: int) -> None:
+    def __init__(self, worth: Floats, new: Patterns, existing: list[Patterns], most: float, pairs: int) -> None:
         self.worth = worth
         self.new = new
         self.existing = existing
         self.most = most
-        self.states = states
+        widest = max([1, *(len(each.reduced) for each in (new, *existing))])
+        self.states = max(FEWEST_STATES, pairs // widest)
         self.least = np.inf
         self.layers: list[_Layer] = []
         self.goal: _Layer | None = None
