@@ -228,7 +228,7 @@ class KubeClient:
         try:
             page = decode_list(body)
             items = [decode(raw) for raw in page.items or ()]
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except msgspec.MsgspecError as error:
             raise UnavailableError(f"{request.what}: the answer is no list of objects: {error}") from error
         return _Page(items, page.metadata.resource_version, page.metadata.continue_)
 
@@ -262,7 +262,7 @@ class KubeClient:
         body = self._transport.exchange(request)
         try:
             return dict(decode_object(body)) if body else {}
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except msgspec.MsgspecError as error:
             raise UnavailableError(f"{request.what}: the answer is no JSON object: {error}") from error
 
 

@@ -12,6 +12,7 @@ import msgspec
 import urllib3
 
 from controller.errors import UnavailableError
+from controller.kube.list_decoding import at_any_depth
 from controller.kube.refusals import SilentStreamError, error_of_status
 
 _READ_BYTES = 1 << 18
@@ -66,9 +67,9 @@ class WatchStream:
     def __iter__(self) -> Iterator[WatchEvent]:
         for line in self._lines():
             try:
-                frame = _FRAME.decode(line)
+                frame = at_any_depth(_FRAME.decode, line)
                 document = self._decode(frame.object)
-            except (msgspec.MsgspecError, RecursionError) as error:
+            except msgspec.MsgspecError as error:
                 raise UnavailableError(f"{self._what}: not an event: {line[:200]!r}") from error
             if frame.type == "ERROR":
                 raise error_of_status(document, self._what)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from urllib3 import HTTPResponse
 
 from controller.core.api.parse import parse_pod
 from controller.kube.client import KubeClient
-from controller.kube.list_decoding import PodDocument, decode_list, decode_object, decoder_of
+from controller.kube.list_decoding import (
+    MOST_DEPTH,
+    PodDocument,
+    decode_list,
+    decode_object,
+    decoder_of,
+    without_depths,
+)
 from controller.kube.resources import NODES, PODS
+from controller.kube.stream import WatchStream
 from tests.factories import pod_object
 from tests.kube.documents import fresh
 from tests.kube.scripted import Script, scripted
@@ -194,3 +206,38 @@ def test_one_odd_object_does_not_spoil_a_list(server: Server, resource: Any) -> 
 def test_a_list_without_items_is_empty(client: KubeClient) -> None:
     assert (decode_list(b'{"metadata": {}}').items or []) == []
     assert decode_list(b'{"metadata": {"continue": "x"}, "items": null}').metadata.continue_ == "x"
+
+
+DEEP = b'{"a":' * 3000 + b"[1]" + b"}" * 3000
+"""As the parameters of a ResourceClaim's driver may be: the API server looks at their length alone."""
+
+
+def test_an_object_that_is_nested_too_deep_is_read_without_its_depths_and_spoils_neither_list_nor_watch() -> None:
+    claim = b'{"metadata": {"name": "a\\"}]"}, "spec": {"config": [' + DEEP + b', {"b": 1}], "devices": [2, {}]}}'
+    page = decode_list(b'{"metadata": {}, "items": [' + claim + b', {"metadata": {"name": "good"}}]}')
+    assert page.items is not None
+    deep, good = page.items
+    for read in (decode_object(deep), decode_object(claim), decoder_of(PODS)(claim)):
+        assert read["metadata"] == {"name": 'a"}]'}
+        assert read["spec"].get("devices", [2, {}]) == [2, {}], "what comes after it is whole"
+    assert decode_object(claim)["spec"]["config"][1] == {"b": 1}
+    assert decode_object(good) == {"metadata": {"name": "good"}}
+    lines = HTTPResponse(io.BytesIO(b'{"type": "ADDED", "object": ' + claim + b"}\n"), preload_content=False)
+    (event,) = WatchStream(lines, "watch", decoder_of(NODES))
+    assert event.object["metadata"] == {"name": 'a"}]'}
+
+
+@given(
+    st.recursive(
+        st.text(st.sampled_from('[]{}"\\é')), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_json_within_the_depth_stays_as_it_is(value: Any) -> None:
+    body = msgspec.json.encode(value)
+    assert without_depths(body) == body
+
+
+def test_depth_is_bounded_exactly() -> None:
+    body = b"[" * MOST_DEPTH + b'"x"' + b"]" * MOST_DEPTH
+    assert without_depths(body) == body
+    assert without_depths(b"[" + body + b",2]") == b"[" * MOST_DEPTH + b"null" + b"]" * (MOST_DEPTH - 1) + b",2]"
