@@ -97,11 +97,14 @@ class _Addons:
     def monitoring(self, dashboards: Path) -> None:
         chosen = self.config.addons
         if chosen.prometheus:
-            alerts = yaml.safe_load((dashboards / "alerts.yaml").read_text())
+            alerts = yaml.safe_load(addons.linked((dashboards / "alerts.yaml").read_text(), chosen.runbooks))
             values = addons.prometheus_values(self.config.controller.namespace, alerts)
             self._chart("prometheus", chosen.prometheus.version, values, chosen.prometheus.values)
         if chosen.grafana:
-            shown = {path.stem: path.read_text() for path in sorted(dashboards.glob("*.json"))}
+            shown = {
+                path.stem: addons.linked(path.read_text(), chosen.runbooks)
+                for path in sorted(dashboards.glob("*.json"))
+            }
             self._chart("grafana", chosen.grafana.version, addons.grafana_values(shown), chosen.grafana.values)
 
     def keda(self) -> None:

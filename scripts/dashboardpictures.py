@@ -179,15 +179,20 @@ def _draw(prometheus: Prometheus, began: float, ended: float) -> None:
     for path in sorted(DASHBOARDS.glob("*.json")):
         dashboard = json.loads(path.read_text())
         chosen = _choices(dashboard)
-        drawn = {panel["id"]: list(_series(prometheus, panel, chosen, began, ended)) for panel in dashboard["panels"]}
+        drawn = {panel["id"]: list(_series(prometheus, panel, chosen, began, ended)) for panel in _drawn(dashboard)}
         for panel in dashboard["panels"]:
             panel["title"] = _filled(panel["title"], chosen)
         target = CAPTURES / f"dashboard-{path.stem.removeprefix('nodeless-')}.png"
         picture(target, dashboard, drawn, note)
-        empty = [panel["title"] for panel in dashboard["panels"] if not any(each.pairs for each in drawn[panel["id"]])]
+        empty = [panel["title"] for panel in _drawn(dashboard) if not any(each.pairs for each in drawn[panel["id"]])]
         click.echo(
-            f"{target.relative_to(ROOT)}: {len(dashboard['panels'])} panels; without data: {', '.join(empty) or 'none'}"
+            f"{target.relative_to(ROOT)}: {len(_drawn(dashboard))} panels; without data: {', '.join(empty) or 'none'}"
         )
+
+
+def _drawn(dashboard: Mapping[str, Any]) -> list[Any]:
+    """The panels without the titles of rows."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 def _choices(dashboard: Mapping[str, Any]) -> dict[str, str]:

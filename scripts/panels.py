@@ -24,7 +24,8 @@ DPI = 100
 MOST_LEGENDS = 8
 MOST_ROWS = 9
 NO_DATA = "No data"
-INK, FAINT, GREEN = "#24292e", "#8a8f98", "#37872d"
+INK, FAINT = "#24292e", "#8a8f98"
+STEPS = {"green": "#37872d", "orange": "#d9820f", "red": "#c4162a"}
 COLOURS = ("#7eb26d", "#eab839", "#6ed0e0", "#ef843c", "#e24d42", "#1f78c1", "#ba43a9", "#705da0", "#508642", "#cca300")
 """Grafana's classic palette."""
 
@@ -60,6 +61,10 @@ def picture(path: Path, dashboard: Mapping[str, Any], series: Mapping[int, Seque
         left, top = at["x"] / CELLS, 1 - (0.5 + at["y"] * ROW_INCHES) / height
         box = (left + 0.003, top - at["h"] * ROW_INCHES / height + 0.0015, at["w"] / CELLS - 0.006,
                at["h"] * ROW_INCHES / height - 0.003)  # fmt: skip
+        if panel["type"] == "row":
+            figure.text(left + 0.006, top - at["h"] * ROW_INCHES / height / 2, panel["title"], fontsize=11, color=INK,
+                        weight="bold", va="center")  # fmt: skip
+            continue
         _panel(figure, box, panel, [each for each in series[panel["id"]] if each.pairs])
     figure.savefig(path)
 
@@ -79,7 +84,7 @@ def _panel(
         frame.text(0.5, 0.45, NO_DATA, fontsize=11, color=FAINT, ha="center", va="center", transform=frame.transAxes)
         return
     draw: dict[str, Callable[[Axes], None]] = {
-        "stat": lambda axes: _stat(axes, series, unit),
+        "stat": lambda axes: _stat(axes, panel, series, unit),
         "bargauge": lambda axes: _bars(axes, series, unit),
         "table": lambda axes: _table(axes, panel, series),
         "timeseries": lambda axes: _lines(axes, panel, series, unit),
@@ -87,8 +92,16 @@ def _panel(
     draw[panel["type"]](frame)
 
 
-def _stat(axes: Axes, series: Sequence[Drawn], unit: str) -> None:
-    axes.text(0.5, 0.42, written(series[0].last, unit), fontsize=22, color=GREEN, ha="center", va="center",
+def _colour(panel: Mapping[str, Any], value: float) -> str:
+    """The threshold's colour; ink where no colour means anything."""
+    steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])
+    reached = [step["color"] for step in steps if step["value"] is None or value >= step["value"]]
+    return STEPS[reached[-1]] if reached else INK
+
+
+def _stat(axes: Axes, panel: Mapping[str, Any], series: Sequence[Drawn], unit: str) -> None:
+    value = series[0].last
+    axes.text(0.5, 0.42, written(value, unit), fontsize=22, color=_colour(panel, value), ha="center", va="center",
               transform=axes.transAxes)  # fmt: skip
 
 

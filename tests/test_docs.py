@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import runpy
-import shlex
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
@@ -16,13 +14,11 @@ from components.config.addons import OverprovisioningConfig
 from components.config.load import parse
 from components.config.reference import page
 from components.documents.addons import overprovisioning_objects
-from controller.cli.main import main
 from controller.core.api.v1alpha5 import V1ALPHA5
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
-FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LATER = {"do-not-disrupt"}
 """Names of a later Karpenter, as the page on conversion has them."""
 PACKAGES = ("bench", "components", "controller", "e2e", "sandbox", "scripts", "tests")
@@ -79,27 +75,6 @@ def test_placeholders_as_manifests_are_what_the_stack_makes_of_the_guides_keys()
     config = OverprovisioningConfig(**yaml.safe_load(block)["nodeless:addons"]["overprovisioning"])
     shown = list(yaml.safe_load_all((ROOT / "docs/examples/placeholders.yaml").read_text()))
     assert shown == list(overprovisioning_objects(config, "default").values())
-
-
-def typed() -> list[Any]:
-    """Every call of `nodeless` in a block of code, up to the pipe or file that it writes to."""
-    calls = [
-        (path, call)
-        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-        for block in FENCED.findall(path.read_text())
-        for line in block.splitlines()
-        for call in re.findall(r"(?:^|[ /])nodeless ([^|>]+)", line.partition(" #")[0])
-    ]
-    return [pytest.param(call, id=f"{path.name}-{call.strip()}") for path, call in calls]
-
-
-@pytest.mark.parametrize("call", typed())
-def test_every_call_of_the_command_can_be_typed(call: str) -> None:
-    name, *arguments = shlex.split(call)
-    command = main.get_command(click.Context(main), name)
-    assert command is not None, name
-    with command.make_context(name, arguments):
-        pass
 
 
 def test_words_that_pages_quote_are_the_products_own() -> None:

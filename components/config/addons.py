@@ -5,6 +5,9 @@ from __future__ import annotations
 from components.config.keys import Document, key, section
 from controller.core.api.frozen import EMPTY
 
+RUNBOOKS = "https://github.com/OWNER/REPOSITORY/blob/main/docs/runbooks.md"
+"""Where alerts and dashboards of this repository say that the runbooks are."""
+
 
 @section
 class AddonConfig:
@@ -69,5 +72,9 @@ class AddonsConfig:
     external_dns: ExternalDnsConfig | None = key("ExternalDNS.", default=None)
     prometheus: ChartConfig | None = key("Prometheus with a scrape job for the controller.", default=None)
     grafana: ChartConfig | None = key("Grafana with our dashboards; needs prometheus.", default=None)
+    runbooks: str = key(
+        "Address of the page of runbooks, docs/runbooks.md, that alerts and dashboards link to.", default=RUNBOOKS,
+        pattern=r"https?://[^\s#\"\\]+", form="an address such as https://git.example.com/nodeless/blob/main/docs/runbooks.md",
+    )  # fmt: skip
     keda: ChartConfig | None = key("KEDA.", default=None)
     overprovisioning: OverprovisioningConfig | None = key("Scheduled placeholder pods.", default=None)

@@ -444,6 +444,8 @@ class AddonsConfig(TypedDict):
     """Prometheus with a scrape job for the controller."""
     grafana: NotRequired[ChartConfig]
     """Grafana with our dashboards; needs prometheus."""
+    runbooks: NotRequired[str]
+    """Address of the page of runbooks, docs/runbooks.md, that alerts and dashboards link to."""
     keda: NotRequired[ChartConfig]
     """KEDA."""
     overprovisioning: NotRequired[OverprovisioningConfig]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.config.addons import ExternalDnsConfig, OverprovisioningConfig
+from components.config.addons import RUNBOOKS, ExternalDnsConfig, OverprovisioningConfig
 from components.documents.labels import Later
 
 PAUSE_IMAGE = "public.ecr.aws/eks-distro/kubernetes/pause:3.7"
@@ -110,6 +110,11 @@ SCRAPE_JOB = """- job_name: karpenter
     regex: http-metrics
     action: keep
 """
+
+
+def linked(text: str, runbooks: str) -> str:
+    """The text of an alerts file or a dashboard whose links lead to this page of runbooks."""
+    return text.replace(RUNBOOKS, runbooks)
 
 
 def prometheus_values(controller_namespace: str, alerts: Mapping[str, Any]) -> dict[str, Any]:

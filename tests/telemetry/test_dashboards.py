@@ -14,7 +14,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from components.documents.addons import grafana_values, prometheus_values
+from components.config.addons import RUNBOOKS
+from components.documents.addons import grafana_values, linked, prometheus_values
 from controller.runtime import metrics
 from controller.telemetry.registry import Metrics
 
@@ -102,7 +103,7 @@ def panels() -> Iterator[tuple[str, str]]:
     for path in sorted(FOLDER.glob("*.json")):
         document = json.loads(path.read_text())
         for panel in document["panels"]:
-            for target in panel["targets"]:
+            for target in panel.get("targets", ()):
                 yield f"{path.stem}: {panel['title']}", target["expr"]
         for variable in document["templating"]["list"]:
             if variable["type"] == "query":
@@ -165,7 +166,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
     titles = re.findall(r"^## (\w+)$", (ROOT / "docs" / "runbooks.md").read_text(), re.MULTILINE)
     assert titles == [rule["alert"] for rule in rules()]
     for rule in rules():
-        assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{RUNBOOKS}#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
@@ -200,3 +201,69 @@ def test_the_stack_hands_dashboards_and_rules_to_grafana_and_prometheus() -> Non
     }
     alerts = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
     assert prometheus_values("karpenter", alerts)["serverFiles"]["alerting_rules.yml"] == alerts
+
+
+def shown_panels() -> dict[str, dict[str, Any]]:
+    """The panels of both dashboards by title, without the titles of rows."""
+    every = (panel for path in FOLDER.glob("*.json") for panel in json.loads(path.read_text())["panels"])
+    return {panel["title"]: panel for panel in every if panel["type"] != "row"}
+
+
+def colour(panel: dict[str, Any], value: float) -> str:
+    """The colour that Grafana gives this value: the last step's that it reaches."""
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    reached: list[str] = [each["color"] for each in steps if each["value"] is None or value >= each["value"]]
+    return reached[-1]
+
+
+@pytest.mark.parametrize(
+    ("title", "good", "bad", "alert"),
+    [
+        ("Price / fresh pack", 1.02, 2.7, "NodelessFleetTooDear"),
+        ("Oldest pending pod", 20.0, 11 * 60.0, "NodelessPodsWait"),
+        ("Oldest item of each queue", 20.0, 11 * 60.0, "NodelessPodsWait"),
+    ],
+)
+def test_what_an_alert_fires_on_is_red_and_leads_to_its_runbook(
+    title: str, good: float, bad: float, alert: str
+) -> None:
+    panel = shown_panels()[title]
+    (limit,) = re.findall(r"> ([\d.]+)$", next(rule["expr"] for rule in rules() if rule["alert"] == alert))
+    colours = [colour(panel, value) for value in (good, float(limit) * 0.9, float(limit) + 0.01, bad)]
+    assert colours == ["green", "orange", "red", "red"]
+    assert panel["links"][0]["url"] == f"${{runbooks}}#{alert.lower()}"
+
+
+def test_a_leader_too_few_and_one_too_many_are_red_and_other_numbers_have_no_colour() -> None:
+    panels = shown_panels()
+    assert [colour(panels["Leaders"], number) for number in (0, 1, 2)] == ["red", "green", "red"]
+    assert [colour(panels["Nodes without a price"], number) for number in (0, 1)] == ["green", "orange"]
+    plain = [panel for panel in panels.values() if panel["type"] == "stat" and "links" not in panel]
+    assert {
+        panel["fieldConfig"]["defaults"].get("color", {}).get("fixedColor")
+        for panel in plain
+        if "thresholds" not in panel["fieldConfig"]["defaults"]
+    } == {"text"}
+
+
+def test_every_panel_is_in_a_row_and_links_lead_to_runbooks_that_there_are() -> None:
+    alerts = {rule["alert"].lower() for rule in rules()}
+    for path in FOLDER.glob("*.json"):
+        document = json.loads(path.read_text())
+        assert document["panels"][0]["type"] == "row"
+        assert sum(panel["type"] == "row" for panel in document["panels"]) >= 5
+        assert document["links"][0]["url"] == "${runbooks}"
+        for panel in document["panels"]:
+            for link in panel.get("links", ()):
+                assert link["url"].partition("#")[2] in alerts, panel["title"]
+
+
+def test_the_stacks_key_says_where_the_runbooks_are() -> None:
+    ours = "https://git.example.com/platform/runbooks.md"
+    rules_text, dashboard = ((FOLDER / name).read_text() for name in ("alerts.yaml", "nodeless-capacity.json"))
+    assert linked(rules_text, ours).count(f"{ours}#nodeless") == len(rules())
+    (constant,) = [
+        each for each in json.loads(linked(dashboard, ours))["templating"]["list"] if each["name"] == "runbooks"
+    ]
+    assert (constant["query"], constant["current"]["value"]) == (ours, ours)
+    assert RUNBOOKS not in linked(rules_text, ours) + linked(dashboard, ours)
