@@ -229,7 +229,7 @@ def test_what_an_alert_fires_on_is_red_and_leads_to_its_runbook(
 ) -> None:
     panel = shown_panels()[title]
     (limit,) = re.findall(r"> ([\d.]+)$", next(rule["expr"] for rule in rules() if rule["alert"] == alert))
-    colours = [colour(panel, value) for value in (good, float(limit) * 0.9, float(limit) + 0.01, bad)]
+    colours = [colour(panel, value) for value in (good, float(limit) - 0.01, float(limit) + 0.01, bad)]
     assert colours == ["green", "orange", "red", "red"]
     assert panel["links"][0]["url"] == f"${{runbooks}}#{alert.lower()}"
 
