@@ -83,13 +83,15 @@ def commands() -> list[Command]:
         for line in lines(path.read_text()):
             lexer = shlex.shlex(re.sub(r"<\((.*?)\)", r"; \1", line), posix=True, punctuation_chars="|;<>")
             lexer.whitespace_split = True
-            piped, words = False, []
+            piped = False
+            words: list[str] = []
             for word in [*lexer, ";"]:
                 if word in SEPARATORS:
                     kept = words[: words.index(">")] if ">" in words else words
                     kept = kept[next((n for n, each in enumerate(kept) if not re.match(r"[A-Z_]+=", each)), 0) :]
                     every.append(Command(str(path.relative_to(ROOT)), tuple(kept), piped))
-                    piped, words = word == "|", []
+                    piped = word == "|"
+                    words = []
                 else:
                     words.append(word)
     return every
@@ -97,7 +99,7 @@ def commands() -> list[Command]:
 
 def calls() -> list[Command]:
     """Calls of `nodeless`, each once."""
-    named = {}
+    named: dict[tuple[tuple[str, ...], bool], Command] = {}
     for each in commands():
         words = each.words[1:] if each.program == "kubectl" and each.words[1:2] == ("nodeless",) else each.words
         words = words[words.index("--") + 1 :] if each.program == "kubectl" and "--" in words else words
