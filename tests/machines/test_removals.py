@@ -18,21 +18,23 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, RemovalRefusedError
 from controller.kube.resources import NODES
 from controller.machines.removals import Departure, Removals
-from controller.runtime.metrics import SILENT
+from controller.runtime.metrics import SILENT, Recorder
+from controller.telemetry.registry import Metrics
 from tests.core.instances import cloud_instance
 from tests.reconcilers.conftest import World, world
 from tests.source_trees import READS_SOURCES, ROOT, syntax_trees
+from tests.telemetry.test_registry import values
 
 __all__ = ["world"]
 
 
-def door(world: World, arn: str = "") -> Removals:
+def door(world: World, arn: str = "", recorder: Recorder = SILENT) -> Removals:
     """A door that has checked nothing yet."""
     return Removals(
         kube=world.kube,
         cloud=world.cloud,
         clock=world.clock,
-        recorder=SILENT,
+        recorder=recorder,
         cluster_arn=arn or world.cloud.where.cluster_arn,
     )
 
@@ -72,7 +74,12 @@ def test_another_region_or_account_removes_no_node_and_says_so_once(world: World
     """A controller started with the wrong region saw 6 Nodes without an instance and deleted them in 2 s."""
     nodes = [ready_node(world, number) for number in range(1, 7)]
     world.clock.ahead_seconds = 60.0
-    removals = door(world, world.cloud.where.cluster_arn)
+    own, metrics = world.cloud.where, Metrics(world.clock)
+    removals = door(world, own.cluster_arn, metrics)
+
+    def shown() -> dict[tuple[str, ...], float]:
+        return values(metrics.page({}).body, "nodeless_cluster_not_proven", "standing")
+
     world.cloud.where = where
     world.cloud.instances.clear()
     with capture_logs() as logs:
@@ -83,6 +90,12 @@ def test_another_region_or_account_removes_no_node_and_says_so_once(world: World
         with pytest.raises(RemovalRefusedError, match="Not removed"):
             removals.delete(node)
     assert len(world.kube.list(NODES)) == 6
+    assert shown() == {("doubted",): 0.0, ("disproved",): 1.0}
+    refused = values(metrics.page({}).body, "karpenter_consistency_errors_total", "check")
+    assert refused == {("RefusedRemoval",): 6.0}
+    world.cloud.where = own
+    assert removals.check(world.informers.snapshot()).standing is Standing.DOUBTED, "no instance is known"
+    assert shown() == {("doubted",): 1.0, ("disproved",): 0.0}
 
 
 def test_a_check_that_fails_keeps_the_last_verdict_and_a_good_one_opens_the_door_again(world: World) -> None:
