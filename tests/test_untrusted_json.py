@@ -34,6 +34,7 @@ from tests.manual_clock import ManualClock
 from tests.source_trees import READS_SOURCES, ROOT, syntax_trees
 
 NOW = 1_700_000_000.0
+OF_ANOTHER_TYPE = ('"x"', '"inf"', "null", "true", "-1", "[]", "{}", "[null]")
 DECODES = frozenset({"loads", "load", "JSONDecoder", "decode", "Decoder"})
 ALLOWED = {
     "controller/core/untrusted_json.py": "the reader itself",
@@ -146,7 +147,7 @@ def test_what_is_hostile_as_a_whole_is_refused(name: str) -> None:
 def test_what_is_hostile_in_one_member_is_refused(name: str) -> None:
     usual = READERS[name][1]
     for member in usual:
-        for text in HOSTILE_TEXTS:
+        for text in (*HOSTILE_TEXTS, *OF_ANOTHER_TYPE):
             others = json.dumps({key: value for key, value in usual.items() if key != member})[1:-1]
             read_all(name, f'{{"{member}": {text or 0}{others and ", " + others}}}')
 
