@@ -187,4 +187,3 @@ def test_a_state_file_that_was_lost(place: Place) -> None:
     place.runner.up(adopt=True)
     assert set(json.loads(place.runner.recorded())) == made
     assert {each["RoleName"] for each in place.iam.list_roles()["Roles"]} == roles, "nothing is made twice"
-    place.runner.up()
