@@ -12,7 +12,7 @@ from bench.life.workloads import Workloads
 from controller.kube.resources import NODES, PODS
 from sandbox.world.scheduling.node import NodeInfo, scheduling_fields
 from sandbox.world.scheduling.pod import PodInfo
-from sandbox.world.scheduling.scoring import best_node
+from sandbox.world.scheduling.scoring import scores
 from sandbox.world.scheduling.verdict import evaluate
 from sandbox.world.scheduling.view import ClusterView
 
@@ -35,14 +35,11 @@ NEVER = _Refusal()
 
 
 class Binder:
-    """Binds what fits whenever something changed. Of equal nodes it draws one, as kube-scheduler does."""
+    """Binds what fits whenever something changed, a new pod at once. Of equal nodes it draws one, as kube-scheduler
+    does: scores are whole points."""
 
-    def __init__(
-        self, kube: MemoryKube, workloads: Workloads, time: VirtualTime, chance: random.Random, prompt: bool = False
-    ) -> None:
-        """`prompt`: a new pod is tried at once, as kube-scheduler does; else no sooner than those that back off."""
+    def __init__(self, kube: MemoryKube, workloads: Workloads, time: VirtualTime, chance: random.Random) -> None:
         self.kube, self.workloads, self.time, self.chance = kube, workloads, time, chance
-        self.prompt = prompt
         self.view = ClusterView()
         self._refused: dict[str, _Refusal] = {}
         """By uid."""
@@ -97,7 +94,7 @@ class Binder:
 
     def _soon(self, seconds: float = ROUND_SECONDS) -> None:
         at = self.time.clock.now() + seconds
-        if math.isinf(self._due_at) or (self.prompt and at < self._due_at):
+        if at < self._due_at:
             self._due_at = at
             self.time.at(at, self._round)
 
@@ -129,8 +126,9 @@ class Binder:
         if not verdict.feasible:
             return False
         nodes = list(verdict.feasible)
-        self.chance.shuffle(nodes)
-        node = best_node(pod, nodes, self.view)
+        points = [math.floor(each) for each in scores(pod, nodes, self.view)]
+        best = max(points)
+        node = self.chance.choice([n for n, reached in zip(nodes, points, strict=True) if reached == best])
         self.workloads.bind(pod.obj, node.name)
         self._changes += bool(pod.spread)
         return True

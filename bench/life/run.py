@@ -78,11 +78,9 @@ def live(
     settings: Mapping[str, Any] | None = None,
     provisioner: Mapping[str, str] | None = None,
     times: OperatorTimes | None = None,
-    prompt: bool = False,
 ) -> Lived:
-    """Live the day. `seed`: of kube-scheduler's draws among equal nodes. `provisioner`: its annotations. `prompt`: see
-    Binder."""
-    return _Life(day, seed, settings or {}, provisioner or {}, times, prompt).lived()
+    """Live the day. `seed`: of kube-scheduler's draws among equal nodes. `provisioner`: its annotations."""
+    return _Life(day, seed, settings or {}, provisioner or {}, times).lived()
 
 
 class _Life:
@@ -93,14 +91,13 @@ class _Life:
         settings: Mapping[str, Any],
         annotations: Mapping[str, str],
         times: OperatorTimes | None,
-        prompt: bool,
     ) -> None:
         self.day, self.clock = day, VirtualClock(BEGINS_AT)
         self.time = VirtualTime(self.clock)
         self.kube = MemoryKube(self.clock)
         self.cloud = MemoryCloud(day.types, day.region, self.clock)
         self.workloads = Workloads(day, self.kube, self.time)
-        Binder(self.kube, self.workloads, self.time, random.Random(seed), prompt)  # it listens
+        Binder(self.kube, self.workloads, self.time, random.Random(seed))  # it listens
         self.cloud.launched = self.workloads.instance_launched
         self._changes: list[Change] = []
         self.kube.listeners.append(self._heard)

@@ -41,7 +41,7 @@ def report(seeds: int) -> str:
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     numbers = range(1, seeds + 1)
     for name, settings in SETTINGS.items():
-        rows.append(_row(name, [live(trickle(n), seed=n, settings=settings, prompt=True) for n in numbers]))
+        rows.append(_row(name, [live(trickle(n), seed=n, settings=settings) for n in numbers]))
     return HEAD + "\n".join(rows) + "\n"
 
 

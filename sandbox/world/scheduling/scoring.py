@@ -18,10 +18,16 @@ def best_node(pod: PodInfo, feasible: list[NodeInfo], view: ClusterView) -> Node
     """The highest score; equal ones by name, so that a run can be repeated (kube-scheduler draws lots)."""
     if len(feasible) == 1:
         return feasible[0]
+    totals = scores(pod, feasible, view)
+    return min(zip(totals, feasible, strict=True), key=lambda pair: (-pair[0], pair[1].name))[1]
+
+
+def scores(pod: PodInfo, feasible: list[NodeInfo], view: ClusterView) -> list[float]:
+    """Of each node."""
     taints = _normalized([_disliked_taints(pod, node) for node in feasible], reverse=True)
     affinity = _normalized([_preferred_weight(pod, node) for node in feasible])
     spread = _soft_spread(pod, feasible, view)
-    totals = [
+    return [
         TAINT_WEIGHT * taints[i]
         + AFFINITY_WEIGHT * affinity[i]
         + SPREAD_WEIGHT * spread[i]
@@ -29,7 +35,6 @@ def best_node(pod: PodInfo, feasible: list[NodeInfo], view: ClusterView) -> Node
         + BALANCED_WEIGHT * _balanced(pod, node)
         for i, node in enumerate(feasible)
     ]
-    return min(zip(totals, feasible, strict=True), key=lambda pair: (-pair[0], pair[1].name))[1]
 
 
 def _fractions(pod: PodInfo, node: NodeInfo) -> list[float]:
