@@ -292,12 +292,10 @@ def _real_day(lives: Day) -> dict[str, Any]:
 @click.argument("day", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--seed", "seeds", type=int, multiple=True, help="Days made up from these seeds, beside DAY.")
 @click.option("--pods", default=200, show_default=True, help="Of the first phase of a day that is made up.")
-@click.option("--threshold", "thresholds", type=float, multiple=True, help="karpenter.sh/consolidation-threshold.")
+@click.option("--only", "names", multiple=True, help="Of the choices; all without it.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Write life-frontier.svg and .md here.")
-def frontier(
-    day: Path | None, seeds: tuple[int, ...], pods: int, thresholds: tuple[float, ...], into: Path | None
-) -> None:
-    """Money against moves: days lived in virtual time under several thresholds of consolidation."""
+def frontier(day: Path | None, seeds: tuple[int, ...], pods: int, names: tuple[str, ...], into: Path | None) -> None:
+    """Money against moves: days lived in virtual time under the settings that a user has."""
     from bench.life import frontier as money
     from bench.life.day import read
     from bench.life.made_up import made_up
@@ -306,14 +304,15 @@ def frontier(
     days = [*([read(day)] if day else []), *(made_up(seed, pods) for seed in seeds)]
     if not days:
         raise click.UsageError("name a day, or give --seed")
+    choices = [each for each in money.CHOICES if not names or each.name in names]
     found = []
-    for point in money.points(days, thresholds or money.THRESHOLDS):
+    for point in money.points(days, choices):
         found.append(point)
         click.echo(point, err=True)
     click.echo(money.table(found))
     if into:
         (into / "life-frontier.svg").write_text(money.picture(found))
-        (into / "life-frontier.md").write_text(money.table(found))
+        (into / "life-frontier.md").write_text(money.HEAD + money.table(found))
 
 
 @main.command("nodes")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from bench.curve import COLOURS, HEIGHT, MARGIN, WIDTH
 from bench.life.day import Day
@@ -11,46 +12,83 @@ from bench.life.optimum import optimum
 from bench.life.report import bound_dollars, ratios
 from bench.life.run import live
 
-THRESHOLDS = (0.0, 0.15, 0.5, 1.0, 2.0)
 THRESHOLD = "karpenter.sh/consolidation-threshold"
+HEAD = """# Money against moves
+
+`python -m bench frontier DAY --into docs/benchmarks`: the day of [life](life.md) in virtual time, under the settings
+that trade money against moves, each alone changed from its default: the annotation
+`karpenter.sh/consolidation-threshold` (share of the cost saved over share of the pods moved, the least that a removal
+must reach) and the settings `nodeCostPerHour` and `podDeletionCost`. Why the defaults are what they are:
+[ADR 77](../adr/0077-sets-go-in-part.md).
+
+![$ of the day over the bound, by evictions](life-frontier.svg)
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a user may choose: annotations of the Provisioner, and settings. `line`: joined by a line in the picture."""
+
+    name: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    line: bool = False
+
+
+CHOICES = (
+    Choice("defaults"),
+    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.0, 0.15, 0.3, 0.5, 1.0)),
+    *(Choice(f"nodeCostPerHour {cost:g}", settings={"node_cost_per_hour": cost}) for cost in (0.002, 0.05)),
+    Choice("podDeletionCost false", settings={"pod_deletion_cost": False}),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A day under a threshold: evictions, $ and the worst $ an hour at a phase's end over the bound's, CPU seconds."""
+    """A day under a choice: evictions, $ and the worst $ an hour at a phase's end over the bound's, CPU seconds."""
 
     day: str
-    threshold: float
+    choice: Choice
     evictions: int
     ratio: float
     worst_end: float
+    machines: int
     launched: int
     seconds: float
 
 
-def points(days: Sequence[Day], thresholds: Sequence[float]) -> Iterator[Point]:
-    """Every day under every threshold."""
+def points(days: Sequence[Day], choices: Sequence[Choice] = CHOICES) -> Iterator[Point]:
+    """Every day under every choice."""
     for day in days:
         optima = [optimum(day, phase) for phase in day.phases]
-        for threshold in thresholds:
-            lived = live(day, provisioner={THRESHOLD: f"{threshold:g}"})
-            ratio, worst = lived.dollars / bound_dollars(lived, optima), max(ratios(lived, optima))
-            yield Point(day.name, threshold, lived.evictions, ratio, worst, lived.launched, lived.processor_seconds)
+        for choice in choices:
+            lived = live(day, provisioner=choice.annotations, settings=choice.settings)
+            yield Point(
+                day=day.name,
+                choice=choice,
+                evictions=lived.evictions,
+                ratio=lived.dollars / bound_dollars(lived, optima),
+                worst_end=max(ratios(lived, optima)),
+                machines=lived.most_machines,
+                launched=lived.launched,
+                seconds=lived.processor_seconds,
+            )
 
 
 def table(found: Sequence[Point]) -> str:
     """A row for each point."""
-    head = "| day | threshold | evictions | $ ÷ bound | worst end of a phase ÷ bound | launched | CPU s |\n"
+    heads = ("day", "", "evictions", "$ ÷ bound", "worst end of a phase ÷ bound", "most machines", "launched", "CPU s")
     rows = (
-        f"| {p.day} | {p.threshold:g} | {p.evictions} | {p.ratio:.2f} | {p.worst_end:.2f} | {p.launched} "
-        f"| {p.seconds:.0f} |\n"
+        f"| {p.day} | {p.choice.name} | {p.evictions} | {p.ratio:.2f} | {p.worst_end:.2f} | {p.machines} "
+        f"| {p.launched} | {p.seconds:.0f} |\n"
         for p in found
     )
-    return head + "|---" * 7 + "|\n" + "".join(rows)
+    return f"| {' | '.join(heads)} |\n" + "|---" * len(heads) + "|\n" + "".join(rows)
 
 
 def picture(found: Sequence[Point]) -> str:
-    """A line for each day: evictions to the right, $ over the bound's upwards, the threshold at each point."""
+    """A colour for each day: evictions to the right, $ over the bound's upwards, the choice at each point."""
     most, highest = max(1, *(p.evictions for p in found)), max(p.ratio for p in found)
 
     def place(point: Point) -> tuple[float, float]:
@@ -68,10 +106,11 @@ def picture(found: Sequence[Point]) -> str:
     for number, day in enumerate(dict.fromkeys(p.day for p in found)):
         colour = COLOURS[number % len(COLOURS)]
         own = sorted((p for p in found if p.day == day), key=lambda p: p.evictions)
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, own))
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(p) for p in own if p.choice.line))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{WIDTH - 120}" y="{MARGIN + 16 * number}" fill="{colour}">{day}</text>')
         for point in own:
             x, y = place(point)
-            parts.append(f'<text x="{x + 4:.1f}" y="{y - 4:.1f}" fill="{colour}">{point.threshold:g}</text>')
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
+            parts.append(f'<text x="{x + 5:.1f}" y="{y - 5:.1f}" fill="{colour}">{point.choice.name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
