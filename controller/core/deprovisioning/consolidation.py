@@ -12,10 +12,12 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.consolidation_search import (
     BEGIN,
     MOST_SIMULATIONS,
+    NO_POD,
     SearchResult,
     consolidatable,
     find,
     judge,
+    launches_anew,
 )
 from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.records import recorded_commands
@@ -89,7 +91,7 @@ class Consolidation:
                 continue
             del self._settling[names]
             judged = judge(removed, given.candidates, given.simulator, given.gate)
-            if busy and len(removed) > 1 and not judged.commands:
+            if busy and len(removed) > 1 and not any(not launches_anew(each) for each in judged.commands):
                 judged = self._some_of(removed, given)
             if judged.commands and busy:
                 return judged.commands[:1]
@@ -99,7 +101,7 @@ class Consolidation:
         return tuple(empty)
 
     def _some_of(self, removed: list[Candidate], given: MethodInput) -> SearchResult:
-        """The best set of nodes that have settled together and do not go together any more."""
+        """The best set of nodes that have settled together, where they do not go together any more, or not so well."""
         moves, totals = Moves.of(given.snapshot, given.now), totals_of(given.candidates)
         return find(removed, given.simulator, given.gate, moves, BEGIN, self._most, totals=totals)
 
@@ -138,7 +140,7 @@ class Consolidation:
     def _moving(self, given: MethodInput) -> bool:
         """Whether pods are on their way, by a command of this method that began a short while ago or settles."""
         records = (each.record for each in recorded_commands(given.snapshot))
-        begun = (given.now - each.started_at for each in records if each.method == self.name)
+        begun = (given.now - e.started_at for e in records if e.method == self.name and e.reason != NO_POD)
         settling = any(candidate.pods for command, _ in self._settling.values() for candidate in command.candidates)
         return settling or any(0 <= seconds < self._times.arrival_seconds for seconds in begun)
 

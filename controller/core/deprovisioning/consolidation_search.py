@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.backoff import REST_COST, Moves
 from controller.core.deprovisioning.candidates import Candidate, pod_cost
@@ -38,6 +39,10 @@ MOST_MISSES = 12
 SET_SECONDS, SINGLE_SECONDS = 0.4, 0.02
 """Work that a simulation of a search may do, for a set and for a single node; what is found is planned anew, with all
 the work that is allowed, before it begins."""
+MOST_TRIALS = 8
+"""So many times a set is judged without some of its nodes of a type."""
+NO_POD: Final = "no pod needs the node"
+"""Why an empty node goes; on its record, too: no pods are on their way from it."""
 OTHERS_FIRST = "other nodes go first"
 _COUNTED = ("cpu", "memory")
 
@@ -90,8 +95,8 @@ def find(
     totals: Totals | None = None,
 ) -> SearchResult:
     """One pass with at most `most` simulations. `moves`: of pods that cool down, which costs more to move again;
-    `judged`: names of nodes that were judged alone a short while ago, and are judged with others only; `totals`: of
-    all candidates, where these are some of them."""
+    `judged`: names of nodes that were judged a short while ago, with others and alone: they are judged with others
+    only, and not where that is true of all of a Provisioner; `totals`: of all candidates, where these are some."""
     search = _SearchPass(simulator, gate, totals or totals_of(candidates), most)
     eligible = [with_cool_down(each, moves) for each in search.eligible(candidates)]
     empty = list(search.remove_empty([candidate for candidate in eligible if not candidate.pods]))
@@ -134,6 +139,19 @@ def with_cool_down(candidate: Candidate, moves: Moves) -> Candidate:
     return replace(candidate, disruption=candidate.disruption * more)
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A set and its worth. `move_price`: what a removal has to save for moving a node's pods, $ an hour."""
+
+    removed: Sequence[Candidate]
+    worth: Worth
+    move_price: Callable[[Candidate], float]
+
+    def gain(self) -> float:
+        """$ an hour that it saves beyond that."""
+        return self.worth.saved - sum(map(self.move_price, self.removed))
+
+
 class _SearchPass:
     """One pass of a search. `least_costs`: the cost screen's answers, by names of the removed nodes."""
 
@@ -143,6 +161,8 @@ class _SearchPass:
         self.least_costs: dict[tuple[str, ...], float] = {}
         self.simulations = 0
         self.commands: list[Command] = []
+        self.taken: set[str] = set()
+        """Names of nodes that go: their room does not count."""
         self.kept: list[tuple[Candidate, str]] = []
         self.blocked: list[tuple[Candidate, str]] = []
 
@@ -169,6 +189,7 @@ class _SearchPass:
                 self.blocked.append((candidate, refusal.reason))
                 continue
             self.gate.grant([candidate])
+            self.taken.add(candidate.name)
             yield _empty_command([candidate])
 
     def continue_from(self, cursor: Cursor, busy: Sequence[Candidate], judged_lately: frozenset[str]) -> Cursor:
@@ -183,7 +204,8 @@ class _SearchPass:
         for name in sorted(by_provisioner.keys() - tried):
             if self.simulations >= self.most:
                 return Cursor(frozenset(tried), cursor.nodes)
-            self._take_best_set(by_provisioner[name])
+            if not all(each.name in judged_lately for each in by_provisioner[name]):
+                self._take_best_set(by_provisioner[name])
             tried.add(name)
         if self.commands:
             going = {candidate.name for command in self.commands for candidate in command.candidates}
@@ -208,14 +230,37 @@ class _SearchPass:
         if packed and dear:
             sets.append(self._within_budget(dear))
         judged = [(each, self._judge(each, SET_SECONDS)) for each in sets if len(each) > 1 or (each and packed)]
-        worthy = [(each, one) for each, one in judged if not one.refusal]
+        worthy = [_Judged(each, one, order.move_price) for each, one in judged if not one.refusal]
         if worthy:
+            best = self._without_needless(max(worthy, key=_Judged.gain), order)
+            self._take(_command(best.removed, best.worth))
 
-            def gain(entry: tuple[list[Candidate], Worth]) -> float:
-                return entry[1].saved - sum(map(order.move_price, entry[0]))
+    def _without_needless(self, best: _Judged, order: RemovalOrder) -> _Judged:
+        """The set without nodes of types that are launched anew, where it gains more: those with most pods stay first.
 
-            best, one = max(worthy, key=gain)
-            self._take(_command(best, one))
+        Of each type as many at once as may stay, else half as many.
+        """
+        for kind in sorted({node.offering.instance_type for node in best.worth.replacements}):
+            step, trials = len(best.removed), 0
+            while (anew := _launched_anew(best, kind)) and step and trials < MOST_TRIALS:
+                step = min(step, len(anew))
+                for start in range(0, len(anew), step):
+                    trials += 1
+                    fewer = self._judge_without(best, anew[start : start + step], order)
+                    if fewer is not None:
+                        best = fewer
+                        break
+                else:
+                    step //= 2
+        return best
+
+    def _judge_without(self, best: _Judged, kept: Sequence[Candidate], order: RemovalOrder) -> _Judged | None:
+        """The set without these, if it gains more than with them."""
+        rest = [each for each in best.removed if each not in kept]
+        if not rest or self.simulations >= self.most:
+            return None
+        fewer = _Judged(rest, self._judge(rest, SET_SECONDS), order.move_price)
+        return fewer if not fewer.worth.refusal and fewer.gain() > best.gain() else None
 
     def _packed(self, order: Sequence[Candidate]) -> list[Candidate]:
         """Nodes that may go together without a new one, in this order: as many at once as fit, else half as many."""
@@ -286,8 +331,7 @@ class _SearchPass:
         return best_case_refusal(removed, self._least_cost(removed), self.totals)
 
     def _without_taken(self, simulator: Simulator) -> Simulator:
-        taken = {candidate.name for command in self.commands for candidate in command.candidates}
-        return replace(simulator, going=simulator.going | taken)
+        return replace(simulator, going=simulator.going | self.taken)
 
     def _least_cost(self, removed: Sequence[Candidate]) -> float:
         names = tuple(candidate.name for candidate in removed)
@@ -297,7 +341,21 @@ class _SearchPass:
 
     def _take(self, command: Command) -> None:
         self.commands.append(command)
+        self.taken.update(candidate.name for candidate in command.candidates)
         self.gate.grant(command.candidates)
+
+
+def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
+    """Nodes of the type, as many as are launched anew, those with most pods first."""
+    own = [each for each in judged.removed if each.node.node.labels.get(INSTANCE_TYPE) == kind]
+    count = sum(node.offering.instance_type == kind for node in judged.worth.replacements)
+    return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
+
+
+def launches_anew(command: Command) -> bool:
+    """Whether a replacement has the type of a node that goes, so that a smaller set may do as well."""
+    own = {each.node.node.labels.get(INSTANCE_TYPE) for each in command.candidates}
+    return any(node.offering.instance_type in own for node in command.replacements)
 
 
 def _simulated(removed: Sequence[Candidate], simulator: Simulator, totals: Totals) -> Worth:
@@ -306,7 +364,7 @@ def _simulated(removed: Sequence[Candidate], simulator: Simulator, totals: Total
 
 
 def _empty_command(removed: Sequence[Candidate]) -> Command:
-    return Command(CONSOLIDATION, EMPTY_NODES, "no pod needs the node", tuple(removed))
+    return Command(CONSOLIDATION, EMPTY_NODES, NO_POD, tuple(removed))
 
 
 def _command(removed: Sequence[Candidate], judged: Worth) -> Command:

@@ -42,6 +42,11 @@ class Outcome:
     surplus: float = 0.0
 
     @property
+    def launches(self) -> bool:
+        """Whether any pod needs a new node: one of these, one that waits, or one of another node that leaves."""
+        return self.solved is not None and bool(self.solved.plan.new_nodes)
+
+    @property
     def cost(self) -> float:
         """$ an hour that come in the place of the removed nodes' cost."""
         return sum(node.offering.cost for node in self.replacements) + self.surplus

@@ -13,14 +13,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.core.api.labels import INSTANCE_TYPE, SPOT
+from controller.core.api.labels import SPOT
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, PricedOffering
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
-DEFAULT_THRESHOLD = 0.15
+DEFAULT_THRESHOLD = 0.3
 """The least score where the Provisioner states none."""
 SPOT_FLEXIBILITY = 15
 """Offerings that a spot replacement of spot nodes must leave EC2 to choose from, so that repeated consolidation does
@@ -95,8 +95,6 @@ def worth(removed: Sequence[Candidate], outcome: Outcome, totals: Totals, catalo
     before = sum(candidate.cost for candidate in removed)
     disruption = sum(candidate.disruption for candidate in removed)
     least = max(threshold(candidate.provisioner) for candidate in removed)
-    if _keeps_one(removed, outcome.replacements):
-        return Worth(refusal="a replacement would be no cheaper than one of the nodes that it replaces")
     saved = before - outcome.cost
     reached = score(saved, disruption, totals)
     if outcome.replacements and saved <= 0:
@@ -114,15 +112,6 @@ def worth(removed: Sequence[Candidate], outcome: Outcome, totals: Totals, catalo
     if (refusal := _spot_refusal(removed, outcome.replacements, cheap, catalog)) != "":
         return Worth(saved, reached, refusal=refusal)
     return Worth(saved, reached, cheap, solved=outcome.solved)
-
-
-def _keeps_one(removed: Sequence[Candidate], replacements: Sequence[PlannedNode]) -> bool:
-    """Whether a replacement has the type of a removed node that costs no more: keeping that node moves fewer pods."""
-    prices: dict[str, float] = {}
-    for candidate in removed:
-        name = candidate.node.node.labels.get(INSTANCE_TYPE, "")
-        prices[name] = min(prices.get(name, math.inf), candidate.price or math.inf)
-    return any(prices.get(node.offering.instance_type, math.inf) <= node.offering.price for node in replacements)
 
 
 def _without_dear_alternatives(node: PlannedNode, factor: float, *, strict: bool) -> PlannedNode:

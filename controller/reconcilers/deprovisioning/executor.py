@@ -31,13 +31,15 @@ from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.backoff import REST_SECONDS, held_back, next_failure, stale, workload
-from controller.core.deprovisioning.candidates import candidates
+from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, NodeAnnotations
 from controller.core.deprovisioning.records import Record, RecordedCommand, recorded_commands
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
 from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcome, Simulator
 from controller.core.deprovisioning.resumption import planned_again
+from controller.core.deprovisioning.sets.part import largest_part
+from controller.core.deprovisioning.worth import totals_of
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -70,7 +72,7 @@ class CommandTimes:
     ready_seconds: float = 900.0
     appear_seconds: float = 10.0
     patience_seconds: float = 60.0
-    arrival_seconds: float = 60.0
+    arrival_seconds: float = 20.0
     rest_seconds: float = REST_SECONDS
     surge_seconds: float = 300.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
@@ -97,6 +99,8 @@ class _Pass:
     progress: _Progress
     simulator: Simulator
     catalogs: CatalogView
+    only: frozenset[str] | None = None
+    """Names of the part of its nodes that this pass is about; None: all."""
 
     @property
     def record(self) -> Record:
@@ -109,7 +113,8 @@ class _Pass:
     @property
     def staying(self) -> tuple[StateNode, ...]:
         """The command's nodes that are not leaving yet."""
-        return tuple(node for node in self.command.carriers if not node.leaving)
+        only = self.only
+        return tuple(n for n in self.command.carriers if not n.leaving and (only is None or n.name in only))
 
 
 class CommandExecutor:
@@ -295,6 +300,9 @@ class CommandExecutor:
         progress.judged_at = now
         if progress.refused_since is None:
             progress.refused_since = now
+        if (part := self._part(seen)) is not None and not self._surges(part[0]):
+            self._commit(*part)
+            return
         if now - progress.refused_since >= self._times.patience_seconds:
             self._roll_back(seen, refusal)
 
@@ -304,6 +312,34 @@ class CommandExecutor:
         quick = replace(seen.simulator, options=options).simulate(seen.staying)
         return seen.simulator.simulate(seen.staying) if quick.replacements or quick.problem else quick
 
+    def _part(self, seen: _Pass) -> tuple[_Pass, Outcome] | None:
+        """The part of a consolidation's set that may go now, where the set may not go as a whole; None: no part.
+
+        The other nodes keep their record: they are tried on, and given back when they stay refused.
+        """
+        if seen.record.method != CONSOLIDATION or len(seen.staying) < 2:
+            return None
+        snapshot, now, types = seen.snapshot, self._clock.now(), seen.catalogs.types
+        everyone = candidates(snapshot, types, now, beside=seen.simulator.options.beside)
+        staying = {node.name for node in seen.staying}
+        gate = Gate(snapshot, now)
+        allowed = [each for each in everyone if each.name in staying and not self._held(seen, each, gate)]
+        idle = {node.name for node in seen.command.replacements.values() if not leaving_pods(node)}
+        costs = {each.name: each.cost for each in everyone if each.name in idle}
+        part = largest_part(allowed, staying, seen.simulator, costs, totals_of(everyone))
+        if part is None:
+            return None
+        going = {each.name for each in part.removed}
+        return replace(seen, only=frozenset(going)), part.outcome
+
+    def _held(self, seen: _Pass, candidate: Candidate, gate: Gate) -> str:
+        """Why the node must not be deleted now, whatever becomes of its pods; empty: it may."""
+        name, method = seen.record.method, self._methods.get(seen.record.method)
+        if method is None or not method.wanted(candidate, seen.snapshot, gate.now):
+            return f"{name} does not ask for node {candidate.name} any more"
+        refusal = gate.refusal(candidate, own_command=True)
+        return f"node {candidate.name}: {refusal.reason}" if refusal is not None else ""
+
     def _measure(self, seen: _Pass) -> None:
         """Record once how long the replacements took."""
         if seen.record.replacements and not seen.progress.measured:
@@ -312,19 +348,19 @@ class CommandExecutor:
 
     def _refusal(self, seen: _Pass, outcome: Outcome) -> str:
         """Why the nodes must not be deleted now; empty when they may."""
-        now, name = self._clock.now(), seen.record.method
+        now = self._clock.now()
         gate = Gate(seen.snapshot, now)
         fresh = candidates(seen.snapshot, seen.catalogs.types, now, seen.staying)
         if len(fresh) < len(seen.staying):
             return "its Provisioner is not usable any more"
-        method = self._methods.get(name)
         for candidate in fresh:
-            if method is None or not method.wanted(candidate, seen.snapshot, now):
-                return f"{name} does not ask for node {candidate.name} any more"
-            if (refusal := gate.refusal(candidate, own_command=True)) is not None:
-                return f"node {candidate.name}: {refusal.reason}"
+            if (held := self._held(seen, candidate, gate)) != "":
+                return held
         if outcome.replacements and not outcome.problem:
             return "its pods would need more new nodes than were launched"
+        begun = seen.command.committed or any(node.leaving for node in seen.command.carriers)
+        if begun and seen.record.method == CONSOLIDATION and outcome.launches:
+            return "pods of nodes that went before it, or that wait, need the room"
         return outcome.problem
 
     def _surges(self, seen: _Pass) -> bool:
@@ -348,7 +384,10 @@ class CommandExecutor:
             targets = [seen.snapshot.nodes[name] for name in outcome.targets]
             self._nodes.rest(targets, moved, now + self._times.rest_seconds)
         if self._nodes.delete(seen.staying, record):
-            self._nodes.nominate(seen.command.replacements.values(), now + self._times.arrival_seconds)
+            used: Iterable[StateNode] = seen.command.replacements.values()
+            if seen.only is not None:
+                used = [node for node in used if node.name in outcome.targets]
+            self._nodes.nominate(used, now + self._times.arrival_seconds)
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.

@@ -43,8 +43,8 @@ def test_three_dear_nodes_become_one() -> None:
 
 
 def test_one_large_node_becomes_two_small_ones() -> None:
-    """aws#5304: two nodes at 0.14 are cheaper than one at 0.39; Karpenter never splits."""
-    market = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.39))
+    """aws#5304: two nodes at 0.14 are cheaper than one at 0.49 (there 0.39); Karpenter never splits."""
+    market = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.49))
     pods = [{"cpu": "3", "memory": "12Gi"}] * 2
     command = only(look([standing("a", "m5dn.2xlarge", *pods, types=market)], market))
     assert [node.offering.instance_type for node in command.replacements] == ["m5dn.xlarge"] * 2

@@ -17,7 +17,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
 from tests.core.deprovisioning.builders import MARKET, NOW, owner, parts, standing, types_of
 
-SPLIT = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.39))
+SPLIT = types_of(("m5dn.xlarge", "4", "16Gi", 0.14), ("m5dn.2xlarge", "8", "32Gi", 0.49))
 """One large node with two pods of 3 cpus becomes two small ones."""
 
 
@@ -55,7 +55,7 @@ def test_what_was_launched_already_changes_nothing_in_the_plan(launched: tuple[s
 
 def test_what_is_not_worth_it_any_more_is_not_planned_again() -> None:
     view, _ = begun("one")
-    dear = types_of(("m5dn.xlarge", "4", "16Gi", 0.3), ("m5dn.2xlarge", "8", "32Gi", 0.39))
+    dear = types_of(("m5dn.xlarge", "4", "16Gi", 0.3), ("m5dn.2xlarge", "8", "32Gi", 0.49))
     _, simulator, _ = parts(view, dear)
     assert planned_again(recorded_commands(view)[0], simulator, NOW).replacements == ()
     _, simulator, _ = parts(view, MARKET)

@@ -47,7 +47,7 @@ def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World)
     after = one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "old node deleted")
     assert not after.nodes[new].leaving
     expected = world.until(lambda s: s.nodes[new].nominated_until, "pods are expected on the replacement")
-    assert expected.nodes[new].nominated_until > world.clock.now() + 30.0, "it is not empty while they are evicted"
+    assert expected.nodes[new].nominated_until > world.clock.now() + 10.0, "it is not empty while they are evicted"
     assert len(world.cloud.requests) == 1
     assert "ttlSecondsUntilExpired" in world.await_event("DeprovisioningTerminating")["message"]
     assert one.decided() == [("launch", new, "expiration/replace"), ("remove", "old", "expiration/replace")]

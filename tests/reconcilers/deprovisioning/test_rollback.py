@@ -178,6 +178,30 @@ def test_a_ttl_that_is_raised_during_the_wait_is_respected(world: World) -> None
     one.passes(untouched, "rolled back")
 
 
+KEPT = {"annotations": {"karpenter.sh/do-not-evict": "true"}}
+LARGE: dict[str, Any] = {
+    "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1900m"}}}]}
+}
+
+
+@pytest.mark.parametrize("held", [{"metadata": KEPT}, LARGE], ids=["refused by a pod", "without room"])
+def test_of_a_set_that_does_not_go_as_a_whole_a_part_goes_and_the_rest_is_given_back(
+    world: World, held: dict[str, Any]
+) -> None:
+    """A crash in between changes nothing: the record is on the node that stays."""
+    world.add_provisioner(consolidation={"enabled": True})
+    for name in ("goes", "held", "room"):
+        old_node(world, name, pods=name == "goes")
+    world.add_pod("large", node="held", **{"spec": held.get("spec"), **held.get("metadata", {})})
+    for nodes in (["goes", "held"], ["held", "goes"]):
+        on_record(world, nodes, [], "consolidation")
+    seen = leader(world).passes(lambda s: s.nodes["goes"].leaving, "a part goes")
+    assert record_of(seen, "held") is not None
+    after = leader(world).passes(lambda s: untouched(s, "held"), "the rest is given back")
+    assert after.nodes["goes"].leaving
+    assert not after.nodes["room"].leaving
+
+
 @pytest.mark.parametrize("code", [500, 403])
 def test_an_api_server_that_refuses_leaves_nothing_half_done(world: World, code: int) -> None:
     world.add_provisioner(ttlSecondsUntilExpired=30)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
+from controller.core.deprovisioning.consolidation_search import find
 from tests import factories
 from tests.core.deprovisioning.builders import (
+    MARKET,
     ROOM,
     keeping_apart,
     look,
     method_input,
     only,
     owner,
+    parts,
     removed,
     standing,
     types_of,
@@ -49,6 +52,29 @@ def test_a_dear_node_goes_rather_than_those_that_fit_in_its_room() -> None:
     command = only(look([dear, full, *halves]))
     assert [candidate.name for candidate in command.candidates] == ["dear"]
     assert [node.offering.instance_type for node in command.replacements] == ["c5.large"]
+
+
+def test_a_node_whose_pods_need_its_type_again_stays() -> None:
+    """Going from the dearest for its moves, `same` comes before `crowded`, whose removal saves more."""
+    market = (*MARKET[:2], *types_of(("x1.large", "2", "4Gi", 0.6)))
+    first = standing("first", "x1.large", {"cpu": "1900m", "memory": "3800Mi"}, types=market)
+    same = standing("same", "c5.xlarge", {"cpu": "2500m", "memory": "6Gi"}, types=market)
+    crowded = standing("crowded", "x1.large", *[{"cpu": "95m", "memory": "190Mi"}] * 20, types=market)
+    command = only(look([first, same, crowded], types=market))
+    assert sorted(candidate.name for candidate in command.candidates) == ["crowded", "first"]
+    assert [node.offering.instance_type for node in command.replacements] == ["c5.xlarge"]
+
+
+def test_a_set_is_not_judged_again_while_its_nodes_stay_as_they_are() -> None:
+    view = factories.snapshot(nodes=[ROOM, *map(keeping_apart, ("a", "b", "c"))], provisioners=[owner()])
+    everyone, simulator, gate = parts(view)
+    names = {each.name for each in everyone}
+
+    def simulations(judged: set[str]) -> int:
+        return find(everyone, simulator, gate, judged=frozenset(judged)).simulations
+
+    assert simulations(names) == 0
+    assert simulations(names - {"a"}) > 1, "the set of all, and the one node"
 
 
 def test_empty_nodes_go_all_at_once_and_a_set_in_part_where_it_does_not_go_as_a_whole() -> None:
