@@ -167,7 +167,11 @@ def test_the_probes_ask_every_loop_and_the_caches(world: World) -> None:
     operator.start_leading()
     try:
         assert operator.informers.wait_synced(stop, 10)
-        assert health.readyz({}).status == 200
+        ready = health.readyz({})
+        assert ready.status == 200
+        assert all(name in ready.body for name in (b"[+]leader ok", b"[+]removals ok")), (
+            "what it waits for, and holds back"
+        )
         assert b"[+]provisioning ok" in health.healthz({}).body
         world.clock.ahead_seconds = STUCK_SECONDS + 5  # loops that wait do not see that so much time has passed
         assert health.healthz({}).status == 500
