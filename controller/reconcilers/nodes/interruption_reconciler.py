@@ -39,6 +39,8 @@ WORKERS = 20
 """Nodes handled concurrently."""
 ROUND_MESSAGES = 100
 """Messages handled together: enough for all workers, few enough to be deleted before SQS delivers them again."""
+TAKE_SECONDS = 5.0
+"""No more messages are taken after this long: those at hand become visible again 20 s after they were received."""
 PASS_SECONDS = 60.0
 """A pass ends after the round in which this is over, so that a queue that is never empty does not look like a hang."""
 
@@ -91,7 +93,10 @@ class InterruptionReconciler:
     def _take(self) -> list[QueueMessage]:
         queue = self._cloud.interruptions
         messages = list(queue.receive())
-        while messages and len(messages) < ROUND_MESSAGES and (more := queue.receive(wait=False)):
+        ends_at = self._clock.monotonic() + TAKE_SECONDS
+        while 0 < len(messages) < ROUND_MESSAGES and self._clock.monotonic() < ends_at:
+            if not (more := queue.receive(wait=False)):
+                break
             messages += more
         return messages
 

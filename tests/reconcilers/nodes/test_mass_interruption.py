@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from controller.aws.api.interruption_queue import MAX_MESSAGES, SqsQueue
+from controller.aws.api.interruption_queue import MAX_MESSAGES, VISIBILITY_SECONDS, SqsQueue
 from controller.core.api.labels import PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.api.timestamps import format_time
 from controller.core.machines.draining import DEADLINE_ANNOTATION
@@ -79,7 +79,11 @@ class SlowSqs:
         """Body by receipt, of messages that were not deleted."""
         self.undeletable: set[str] = set()
         self.empty_at = 0.0
-        self._taken: set[str] = set()
+        self.call_seconds = CALL_SECONDS
+        self.longest_held = 0.0
+        """Seconds from a message's receipt to its deletion, at most."""
+        self._taken: dict[str, float] = {}
+        """When each message was received, by receipt."""
         self._clock = clock
 
     def put(self, bodies: Iterable[str]) -> None:
@@ -87,7 +91,7 @@ class SlowSqs:
 
     def _called(self, name: str) -> None:
         self.calls[name] += 1
-        self._clock.advance(CALL_SECONDS)
+        self._clock.advance(self.call_seconds)
 
     def get_queue_url(self, **_: Any) -> Mapping[str, Any]:
         self._called("GetQueueUrl")
@@ -99,7 +103,7 @@ class SlowSqs:
         taken = visible[: asked["MaxNumberOfMessages"]]
         if not taken:
             self._clock.advance(asked["WaitTimeSeconds"])
-        self._taken |= set(taken)
+        self._taken |= dict.fromkeys(taken, self._clock.now())
         return {"Messages": [{"Body": self.waiting[receipt], "ReceiptHandle": receipt} for receipt in taken]}
 
     def delete_message_batch(self, **asked: Any) -> Mapping[str, Any]:
@@ -110,6 +114,7 @@ class SlowSqs:
         for name, receipt in receipts.items():
             if name not in failed:
                 del self.waiting[receipt]
+                self.longest_held = max(self.longest_held, self._clock.now() - self._taken[receipt])
         if not self.waiting:
             self.empty_at = self._clock.now()
         return {"Failed": [{"Id": name, "Code": "InternalError"} for name in failed]}
@@ -222,6 +227,15 @@ def test_of_messages_that_come_together_those_about_ends_are_handled_first_and_o
     order = [name for _, name in region.kube.writes]
     assert set(order[:40]) == set(names[20:]), "two writes each, before any other node's"
     assert len(region.kube.writes) == 2 * 20 + 20, "what is about to end is not marked for replacement, nor ended twice"
+
+
+def test_of_a_slow_queue_no_more_is_taken_than_is_deleted_before_it_is_delivered_again(region: Region) -> None:
+    names = region.add_nodes(ROUND_MESSAGES)
+    region.sqs.call_seconds = 3.0
+    region.sqs.put(region.message(SPOT, name) for name in names)
+    region.handle()
+    assert region.sqs.waiting == {}
+    assert region.sqs.longest_held < VISIBILITY_SECONDS
 
 
 def test_a_node_that_cannot_be_written_stops_no_other_and_keeps_its_message_alone(region: Region) -> None:
