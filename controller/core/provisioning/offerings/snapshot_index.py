@@ -122,9 +122,7 @@ class SnapshotIndex:
         daemons: Iterable[Daemon],
         slots: Callable[[ResourceSpace, StateNode], Floats],
     ) -> ExistingNodes:
-        """Return the nodes at these places, with what is free once all their daemons run, never less than 0.
-
-        A node with less of a resource than its pods request still takes pods that do not ask for it (kube-scheduler).
+        """Return the nodes at these places, with what is free once all their daemons run.
 
         slots: what is left of a node's slots (host ports, volume attachments), as a vector of R.
         """
@@ -134,7 +132,7 @@ class SnapshotIndex:
         for daemon in daemons:
             due = self.cluster_nodes.daemon_due(daemon) & ~self._runs(daemon.daemon_set)
             free -= space.vector(daemon.requests)[:, None] * due[places]
-        return ExistingNodes(self.cluster_nodes, places, np.maximum(free, 0.0))
+        return ExistingNodes(self.cluster_nodes, places, free)
 
     def _used(self, space: ResourceSpace) -> Floats:
         specs, spec_of, node_of = self._specs
