@@ -19,7 +19,6 @@ from controller.aws.network.node_addresses import node_addresses
 from controller.aws.network.subnets import Subnets
 from controller.core.api import labels as keys
 from controller.core.api.labels import ON_DEMAND, SPOT
-from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.cloud import CloudInstance, InstanceType, LaunchRequest, PricedOffering
 from controller.core.provisioning.flexibility import Flexibility
 from controller.settings import Settings
@@ -63,7 +62,8 @@ class OfferingChoice:
         kinds = [kind for name, kind in request.instance_types.items() if name in asked]
         least = min((node_addresses(kind, pods) for kind in kinds), default=0)
         unmasked = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked]
-        left = self._with_addresses(request.template, unmasked, least)
+        zones = self._subnets.zones(request.template, least, {offering.zone for offering in unmasked})
+        left = [offering for offering in unmasked if offering.zone in zones]
         if not left:
             return []
         first = [offering for offering in left if offering in request.first_choice]
@@ -74,14 +74,6 @@ class OfferingChoice:
         if self._balance is not None:
             near = self._balance.fewest(request.provisioner.name, near)
         return near if failed_attempts else self._flexibility.named(near)
-
-    def _with_addresses(
-        self, template: AWSNodeTemplate, offerings: Sequence[PricedOffering], addresses: int
-    ) -> list[PricedOffering]:
-        """Those in zones with so many free addresses; where none is, those in zones with any: EC2 decides."""
-        enough, usable = self._subnets.zones(template, addresses), self._subnets.usable_zones(template)
-        in_enough = [offering for offering in offerings if offering.zone in enough]
-        return in_enough or [offering for offering in offerings if offering.zone in usable]
 
     def launched(self, request: LaunchRequest, instance: CloudInstance, *, new: bool) -> None:
         """Record a launch: forget the failures of its offering, and count it for zone balance if it is `new`."""

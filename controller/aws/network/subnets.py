@@ -8,7 +8,7 @@ EC2's count, which then includes the node, is read again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -72,20 +72,18 @@ class Subnets:
         """The zones in which the template has a subnet, free addresses or not. Raises as `matching`."""
         return frozenset(subnet.zone for subnet in self.matching(template))
 
-    def zones(self, template: AWSNodeTemplate, addresses: int = 0) -> frozenset[str]:
-        """The zones in which the template has a subnet with free addresses. Raises as `matching`.
+    def zones(
+        self, template: AWSNodeTemplate, addresses: int = 0, among: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """The zones, of those in `among` (None: any), in which the template has a subnet with free addresses.
 
         `addresses`: what a node takes. Zones without so many, launches in flight counted in, are left out; if that
-        leaves none, what launches in flight take may be overestimated, and EC2 decides.
+        leaves none, what launches in flight take may be overestimated, and EC2 decides. Raises as `matching`.
         """
-        usable = self._usable(template)
+        usable = [subnet for subnet in self._usable(template) if among is None or subnet.zone in among]
         with self._lock:
             enough = [subnet for subnet in usable if self._free(subnet) >= addresses]
         return frozenset(subnet.zone for subnet in enough or usable)
-
-    def usable_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
-        """The zones in which EC2 has not said that no address is free. Raises as `matching`."""
-        return frozenset(subnet.zone for subnet in self._usable(template))
 
     def public_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """The zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""

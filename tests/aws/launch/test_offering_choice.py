@@ -72,7 +72,7 @@ def asked(
     """What is asked for after so many failed attempts, where these have no capacity; `enough`: zones thought to have
     enough addresses, besides zone a, where EC2 has refused none."""
     unavailable = Mock(active=lambda: (0, {(o.capacity_type, o.instance_type, o.zone) for o in masked}))
-    subnets = Mock(zones=lambda _template, _addresses: set(enough), usable_zones=lambda _template: {"a", *enough})
+    subnets = Mock(zones=lambda _template, _addresses, among: among & set(enough) or among & {"a", *enough})
     choice = OfferingChoice(Settings(cluster_name="c"), subnets, unavailable, None, structlog.get_logger())
     request = LaunchRequest("token", provisioner(), template(), tuple(offered), {}, **more)
     return choice.sendable(request, offered, failed)
