@@ -27,7 +27,7 @@ def _retained(backend: SQSBackend, queue_name: str, message: Message) -> bool:
 
 
 SQSBackend.is_message_valid_based_on_retention_period = _retained  # type: ignore[assignment, method-assign]
-"""moto counts the whole queue for each message that it hands out: of 1,200 messages ten took a second."""
+"""moto counts the whole queue for each message that it hands out."""
 
 
 class Interruptions:
