@@ -76,10 +76,10 @@ func (b *builder) roomOfPool(plan *Plan, pool *NodePool, pod *core.Pod, stands *
 		for _, offering := range kind.Offerings {
 			planned := PlannedNode{NodePool: pool.Name, Labels: openLabels(pool, kind, pod)}
 			choice := Choice{kind.Name, offering.Zone, offering.CapacityType, offering.Price}
-			if !offering.Available || b.outsidePool("fresh", planned, choice) != "" {
+			if !offering.Available || b.outsidePool(freshName(kind.Name), planned, choice) != "" {
 				continue
 			}
-			node, err := b.node("fresh", planned, choice)
+			node, err := b.node(freshName(kind.Name), planned, choice)
 			if err != nil {
 				return "", err
 			}
@@ -95,6 +95,11 @@ func (b *builder) roomOfPool(plan *Plan, pool *NodePool, pod *core.Pod, stands *
 		}
 	}
 	return "", nil
+}
+
+// freshName is that of one more node; its CSINode is known by it.
+func freshName(instanceType string) string {
+	return "fresh-" + instanceType
 }
 
 // openLabels are the values that a pod asks for where its pool leaves a label open.

@@ -21,7 +21,7 @@ type Refusal struct {
 // attempts are the orders tried before a plan counts as refused: pods with rules on others first; then those of the
 // same labels level over zones, as pods that spread by each other's labels may need it; then as the plan names them, and
 // shuffled, with those in front that were refused before.
-const attempts = 8
+const attempts = 16
 
 // class is pods alike in everything but their names, with the nodes that they are for.
 type class struct {

@@ -122,7 +122,9 @@ class SnapshotIndex:
         daemons: Iterable[Daemon],
         slots: Callable[[ResourceSpace, StateNode], Floats],
     ) -> ExistingNodes:
-        """Return the nodes at these places, with what is free once all their daemons run.
+        """Return the nodes at these places, with what is free once all their daemons run, never less than 0.
+
+        A node with less of a resource than its pods request still takes pods that do not ask for it (kube-scheduler).
 
         slots: what is left of a node's slots (host ports, volume attachments), as a vector of R.
         """
@@ -132,7 +134,7 @@ class SnapshotIndex:
         for daemon in daemons:
             due = self.cluster_nodes.daemon_due(daemon) & ~self._runs(daemon.daemon_set)
             free -= space.vector(daemon.requests)[:, None] * due[places]
-        return ExistingNodes(self.cluster_nodes, places, free)
+        return ExistingNodes(self.cluster_nodes, places, np.maximum(free, 0.0))
 
     def _used(self, space: ResourceSpace) -> Floats:
         specs, spec_of, node_of = self._specs

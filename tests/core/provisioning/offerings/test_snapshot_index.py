@@ -71,6 +71,16 @@ def test_free_room_follows_what_the_batch_asks_for() -> None:
     assert not solve(greedy, FIRST, snapshot_index).existing
 
 
+def test_a_node_that_is_short_of_one_resource_takes_pods_that_do_not_ask_for_it() -> None:
+    """Two cards are requested of one; kube-scheduler looks only at what the pod itself requests."""
+    own = {"cpu": "4", "memory": "8Gi", "pods": "10", "example.com/card": "1"}
+    holders = [running_pod(node="n", requests={"example.com/card": "1"}) for _ in range(2)]
+    here = state_node(node=node(name="n", capacity=own, allocatable=own), pods=holders)
+    plain, greedy = pending_pod(requests={"cpu": "1"}), pending_pod(requests={"example.com/card": "1"})
+    plan = solve(problem(pending=[plain, greedy], nodes=[here]), FIRST)
+    assert [placed.pods for placed in plan.existing] == [(plain.key,)]
+
+
 def test_the_index_of_another_snapshot_is_not_used() -> None:
     """A simulator made from another one with another snapshot builds its index anew."""
     small = {"cpu": "1", "memory": "2Gi", "pods": "10"}
