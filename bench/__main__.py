@@ -441,6 +441,22 @@ def scale_in(cycles: int, into: Path) -> None:
     click.echo(page)
 
 
+@main.command("rebalance")
+@click.option("--nodes", default=1_000, show_default=True)
+@click.option(
+    "--seeds", default=5, show_default=True, help="Small clusters of each shape, held against the exact model."
+)
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def rebalance(nodes: int, seeds: int, into: Path) -> None:
+    """Rebalances of fragmented clusters: cost over the bound, moves over the least: write rebalance.md."""
+    from bench.rebalance_runs import rebalance as rebalances
+
+    into.mkdir(parents=True, exist_ok=True)
+    page = f"{rebalances.HEAD}{rebalances.large(nodes)}\n{rebalances.small(12, range(1, seeds + 1))}"
+    (into / "rebalance.md").write_text(page)
+    click.echo(page)
+
+
 @main.command("image")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def image(into: Path) -> None:

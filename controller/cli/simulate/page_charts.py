@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from controller.cli.cluster import costs_report
+from controller.cli.cluster.page_parts import Pair, pairs
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import groups, use
 from controller.cli.cluster.workload_costs import planned_costs
 from controller.cli.formatting import month, percent
-from controller.cli.simulate.page_parts import Pair, pairs
 
 SHOWN = ("cpu", "memory")
 MOST = 10

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from html import escape
 from itertools import islice
 
+from controller.cli.cluster.page_parts import MOST_FILLS, Piece, bar, fill
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import groups, zones_of
 from controller.cli.cluster.workload_costs import workload_of
 from controller.cli.formatting import count, money, percent, tally
-from controller.cli.simulate.page_parts import MOST_FILLS, Piece, bar, fill
 from controller.core.api.pod import PodKey
 from controller.core.api.quantity import bare_words, in_words
 from controller.core.provisioning import PlannedNode

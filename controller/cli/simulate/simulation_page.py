@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from controller.cli.cluster import costs_report
+from controller.cli.cluster.page_parts import document, table, tiles_of
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason
 from controller.cli.cluster.workload_costs import Costs, planned_costs
@@ -13,7 +14,6 @@ from controller.cli.formatting import count, money, month, percent, tally
 from controller.cli.simulate import comparison
 from controller.cli.simulate.page_charts import charts
 from controller.cli.simulate.page_drawing import drawing
-from controller.cli.simulate.page_parts import STYLE, table
 
 MOST_COSTS = 30
 """Workloads in the table of costs; the others are one row."""
@@ -22,7 +22,6 @@ MOST_COSTS = 30
 def page(simulation: Simulation, before: Simulation | None = None) -> str:
     """The page as HTML. Names are escaped, and nothing is loaded from elsewhere."""
     body = [
-        "<h1>Fleet simulation</h1>",
         *_tiles(simulation, before),
         *(_comparison(simulation, before) if before is not None else ()),
         *_missing(simulation),
@@ -33,17 +32,7 @@ def page(simulation: Simulation, before: Simulation | None = None) -> str:
         *_existing(simulation),
         *(f"<p><small>{escape(note)}</small></p>" for note in simulation.notes),
     ]
-    return "\n".join(
-        [
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            '<meta name="viewport" content="width=device-width, initial-scale=1"><title>Fleet simulation</title>',
-            f"<style>{STYLE}</style></head><body>",
-            *body,
-            "</body></html>",
-            "",
-        ]
-    )
+    return document("Fleet simulation", body)
 
 
 def _tiles(simulation: Simulation, before: Simulation | None) -> Iterator[str]:
@@ -70,10 +59,7 @@ def _tiles(simulation: Simulation, before: Simulation | None) -> Iterator[str]:
         change = simulation.price_per_hour - before.price_per_hour
         sign = "+" if change > 0 else "−" if change < 0 else "±"
         tiles.append((f"{sign}{month(abs(change))}", "a month, against the other configuration", ""))
-    yield '<div class="tiles">'
-    for figure, text, style in tiles:
-        yield f'<div class="tile {style}"><b>{escape(figure)}</b><small>{escape(text)}</small></div>'
-    yield "</div>"
+    yield from tiles_of(tiles)
 
 
 def _counted(number: int, noun: str, more: str = "", style: str = "") -> tuple[str, str, str]:

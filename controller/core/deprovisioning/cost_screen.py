@@ -72,7 +72,7 @@ class CostScreen:
         self._columns = {node.name: column for column, node in enumerate(nodes)}
         self._places = np.array([index.place[node.name] for node in nodes], dtype=np.int64)
         self._free = index.free(self._space)[:, self._places].clip(min=0.0)
-        self._capacities, self._costs = _offered_types(simulator.catalog, self._space, simulator.options.beside)
+        self._capacities, self._costs = offered_types(simulator.catalog, self._space, simulator.options.beside)
         self._duals = self._dual_prices()
         self._cluster_nodes = index.cluster_nodes
         self._volume_choices = _volume_choices(simulator.snapshot, nodes)
@@ -178,7 +178,7 @@ def _may_be_new(terms: Choice) -> bool:
     return any(all(term[key].accepts(NEW_HOSTNAME) for key in (HOSTNAME, FIELD_NAME) if key in term) for term in terms)
 
 
-def _offered_types(catalog: Catalog, space: ResourceSpace, beside: Beside) -> tuple[Floats, Floats]:
+def offered_types(catalog: Catalog, space: ResourceSpace, beside: Beside) -> tuple[Floats, Floats]:
     """Of each instance type with an available offering: its allocatable (R x types), and its least cost (types)."""
     capacities: list[Resources] = []
     costs: list[float] = []

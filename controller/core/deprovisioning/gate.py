@@ -104,10 +104,14 @@ class Gate:
                 return held
         return None
 
+    def pod_budgets(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The PodDisruptionBudgets that count the pod."""
+        return [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
+
     def eviction_refusal(self, pod: Pod) -> Refusal | None:
         """Why the API server would refuse the pod's eviction now."""
         name = f"{pod.namespace}/{pod.name}"
-        covering = [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
+        covering = self.pod_budgets(pod)
         if len(covering) > 1:
             names = ", ".join(sorted(f"{b.namespace}/{b.name}" for b in covering))
             return Refusal("pdb", f"pod {name} has several PodDisruptionBudgets ({names}); it cannot be evicted")

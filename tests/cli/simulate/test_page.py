@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from controller.cli.cluster.page_parts import MOST_FILLS, fill
 from controller.cli.main import main
 from controller.cli.simulate.page_charts import MOST, members
-from controller.cli.simulate.page_parts import MOST_FILLS, fill
 from tests.cli.conftest import TEMPLATE, Run, Write, answer, deployment, provisioner
 
 M5 = ("karpenter.k8s.aws/instance-family", "In", ["m5"])

@@ -93,6 +93,30 @@ def fill(number: int) -> str:
     return "background:" + texture.format(c=f"hsl({hue} 58% 50%)", l=f"hsl({hue} 60% 84%)")
 
 
+def document(title: str, body: Iterable[str]) -> str:
+    """A self-contained page without scripts, under this title. `body` is HTML."""
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>',
+            f"<style>{STYLE}</style></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            *body,
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+def tiles_of(tiles: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Figures in a row: figure, words and CSS class of each."""
+    yield '<div class="tiles">'
+    for figure, text, style in tiles:
+        yield f'<div class="tile {style}"><b>{escape(figure)}</b><small>{escape(text)}</small></div>'
+    yield "</div>"
+
+
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> Iterator[str]:
     """A table whose first `words` columns are text, the others numbers."""
     titles = tuple(head)
