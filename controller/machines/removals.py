@@ -6,6 +6,7 @@ terminate, and a test finds every other deletion of Nodes in the sources.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -27,7 +28,7 @@ from controller.core.machines.cluster_proof import (
 )
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
-from controller.errors import InstanceNotFoundError, NotFoundError, RemovalRefusedError
+from controller.errors import ConflictError, InstanceNotFoundError, NotFoundError, RemovalRefusedError
 from controller.kube.client import KubeClient
 from controller.kube.resources import NODES
 from controller.runtime.clock import Clock
@@ -160,15 +161,22 @@ class Removals:
         node = departure.node
         self._permit(node)
         try:
+            with suppress(ConflictError):
+                self._unfinalize(node)
+                return True
             present = parse_node(self._kube.get(NODES, node.name))
             if present.uid != node.uid or not finalizing(present):
                 return False
-            rest = [name for name in present.finalizers if name != TERMINATION_FINALIZER]
-            metadata = {"finalizers": rest or None, "resourceVersion": present.resource_version}
-            self._kube.patch(NODES, node.name, {"metadata": metadata})
+            self._unfinalize(present)
         except NotFoundError:
             return False
         return True
+
+    def _unfinalize(self, node: Node) -> None:
+        """Raises ConflictError where this is not the Node's newest version, or another Node of its name."""
+        rest = [name for name in node.finalizers if name != TERMINATION_FINALIZER]
+        metadata = {"finalizers": rest or None, "resourceVersion": node.resource_version}
+        self._kube.patch(NODES, node.name, {"metadata": metadata})
 
     def _terminate(self, provider_id: str) -> None:
         try:

@@ -60,6 +60,8 @@ class Ledger:
         """By number, oldest first."""
         self._latest: dict[str, int] = {}
         """The number of each subject's newest entry."""
+        self._removed: set[str] = set()
+        """Subjects whose newest entry is a removal."""
         self._numbers = 0
         self.version = 0
         """Changes whenever an entry does."""
@@ -109,16 +111,20 @@ class Ledger:
     def removed(self) -> frozenset[str]:
         """Names of nodes whose latest decision is a removal."""
         with self._lock:
-            latest = [self._entries[number].decision for number in self._latest.values()]
-        return frozenset(each.subject.partition("/")[2] for each in latest if each.kind == "remove")
+            return frozenset(subject.partition("/")[2] for subject in self._removed)
 
     def _keep(self, entry: Entry) -> None:
         self._entries[entry.number] = entry
         self._latest[entry.decision.subject] = entry.number
+        if entry.decision.kind == "remove":
+            self._removed.add(entry.decision.subject)
+        else:
+            self._removed.discard(entry.decision.subject)
         while len(self._entries) > self._most:
             oldest = self._entries.pop(next(iter(self._entries)))
             if self._latest.get(oldest.decision.subject) == oldest.number:
                 del self._latest[oldest.decision.subject]
+                self._removed.discard(oldest.decision.subject)
 
     def _count(self, decision: Decision) -> None:
         self.recorder.count(DECISIONS, decision.kind, decision.method, decision.provisioner)
@@ -187,7 +193,7 @@ class Ledger:
         with self._lock:
             own = list(self._entries.values())
             last = stored[-1].number if stored else 0
-            self._entries, self._latest = {}, {}
+            self._entries, self._latest, self._removed = {}, {}, set()
             # Entries made before the stored ones were read are numbered after those.
             for entry in (*stored, *(replace(entry, number=last + place) for place, entry in enumerate(own, 1))):
                 self._keep(entry)

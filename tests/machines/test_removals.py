@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.api.node import Node
+from controller.core.api.parse import parse_node
 from controller.core.cloud import Cloud, CloudIdentity
 from controller.core.machines.cluster_proof import FORGOTTEN_SECONDS, Standing
 from controller.core.machines.node_documents import LAUNCH_TOKEN
@@ -61,6 +62,27 @@ def test_nothing_passes_before_the_first_check(world: World) -> None:
         closed.release(Departure(node, "said somebody"))
     assert world.node(node.name)["metadata"].get("deletionTimestamp") is None
     assert world.cloud.deleted == []
+
+
+def test_our_finalizer_goes_from_the_node_that_was_meant_whatever_was_written_to_it_since(world: World) -> None:
+    node, open_door = ready_node(world), door(world)
+    open_door.check(world.informers.snapshot())
+    meant = parse_node(world.kube.patch(NODES, node.name, {"metadata": {"finalizers": [TERMINATION_FINALIZER, "a/b"]}}))
+    open_door.delete(meant)
+    world.kube.patch(NODES, node.name, {"metadata": {"labels": {"written": "since"}}})
+    assert open_door.release(Departure(meant, "its instance is gone"))
+    assert world.node(node.name)["metadata"]["finalizers"] == ["a/b"]
+
+
+def test_a_node_that_took_the_name_meanwhile_keeps_its_finalizer(world: World) -> None:
+    node, open_door = ready_node(world), door(world)
+    open_door.check(world.informers.snapshot())
+    world.kube.patch(NODES, node.name, {"metadata": {"finalizers": None}})
+    world.kube.delete(NODES, node.name)
+    anew = {"name": node.name, "finalizers": [TERMINATION_FINALIZER]}
+    world.kube.create(NODES, {"metadata": anew, "spec": {}})
+    assert not open_door.release(Departure(node, "its instance is gone"))
+    assert world.node(node.name)["metadata"]["finalizers"] == [TERMINATION_FINALIZER]
 
 
 @pytest.mark.parametrize(

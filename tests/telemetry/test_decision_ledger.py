@@ -49,6 +49,20 @@ def test_the_oldest_go_when_it_is_full() -> None:
     assert [entry.number for entry in ledger.entries()] == [3, 4, 5]
 
 
+def test_a_node_counts_as_removed_from_its_removal_until_its_name_is_launched_again_or_its_entry_goes() -> None:
+    ledger = Ledger(ManualClock(), most_entries=2)
+    for name in ("a", "b"):
+        ledger.record(launch(name, kind="remove", method="emptiness"))
+    assert ledger.removed() == {"a", "b"}
+    ledger.record(launch("b"))
+    assert ledger.removed() == set(), "the entry of a is the oldest of three"
+    ledger.record(launch("b", kind="remove", method="emptiness"))
+    successor = Ledger(ManualClock())
+    successor.record(launch("c", kind="remove", method="emptiness"))
+    successor.restore(ledger.compact())
+    assert successor.removed() == {"b", "c"}
+
+
 def test_it_is_asked_by_kind_method_provisioner_subject_pod_and_number() -> None:
     ledger = Ledger(ManualClock())
     ledger.record(launch("n1", pods=("default/a", "default/b")))

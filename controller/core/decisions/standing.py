@@ -7,8 +7,8 @@ are marked for removal in the thread that owns the state, after a last check of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from controller.core.cloud import Catalog
 from controller.core.decisions.decision import Decision, state_digest
@@ -16,13 +16,15 @@ from controller.core.decisions.fleet_cost import fleet, node_price_of
 from controller.core.state.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Standing:
-    """A snapshot, the offerings at that time by Provisioner, and the digest of both."""
+    """A snapshot, the offerings at that time by Provisioner, and the digest of both. Nothing of it changes."""
 
     snapshot: Snapshot
     catalog: Catalog
     digest: str
+    _fleet: Mapping[str, float] | None = field(default=None, init=False, repr=False)
+    """`fleet` of the two, once it was asked for: a thousand decisions may share it."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, catalog: Catalog) -> Standing:
@@ -35,9 +37,13 @@ class Standing:
 
     def prices(self, gone: Collection[str]) -> dict[str, float]:
         """$ an hour of each of our nodes that has a price, without leaving nodes in `gone` (removals on record)."""
-        prices = fleet(self.snapshot, self.catalog).prices
-        nodes = self.snapshot.nodes
-        return {name: price for name, price in prices.items() if not (name in gone and nodes[name].leaving)}
+        if self._fleet is None:
+            self._fleet = fleet(self.snapshot, self.catalog).prices
+        prices, nodes = dict(self._fleet), self.snapshot.nodes
+        for name in gone:
+            if name in prices and nodes[name].leaving:
+                del prices[name]
+        return prices
 
     def completed(self, decision: Decision, gone: Collection[str]) -> Decision:
         """The decision with digest and prices added where it lacks them. `gone`: see `prices`."""

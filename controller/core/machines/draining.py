@@ -15,9 +15,11 @@ PodDisruptionBudget still holds when only its own grace period is left is delete
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from controller.core.api.labels import EXCLUDE_BALANCERS
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
@@ -107,6 +109,12 @@ def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> Dr
 
 def _grace(pod: Pod) -> float:
     return float(pod.spec.termination_grace_period_seconds)
+
+
+def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """The patch that takes a node out of scheduling and of load balancers' targets, and annotates it."""
+    metadata = {"labels": {EXCLUDE_BALANCERS: "karpenter"}, "annotations": dict(annotations)}
+    return {"metadata": metadata, "spec": {"unschedulable": True}}
 
 
 def holds(pod: Pod, now: float) -> bool:

@@ -39,7 +39,10 @@ WORKERS = 10
 
 @dataclass(frozen=True, slots=True)
 class GarbageTimes:
-    """`first_passes` passes, one every `first_seconds`; then one every `then_seconds` (as in later Karpenter)."""
+    """`first_passes` passes, one every `first_seconds`; then one every `then_seconds` (as in later Karpenter).
+
+    `most_share`: of the time that listing instances may take; in a large cluster the first passes come less often.
+    """
 
     first_seconds: float = 10.0
     first_passes: int = 20
@@ -51,6 +54,7 @@ class GarbageTimes:
     """How long EC2 may not list a new instance (eventual consistency). Shorter than the lease that others wait for."""
     adoption_seconds: float = 60.0
     """How long planning waits for one instance's adoption, which may fail for a reason of that instance alone."""
+    most_share: float = 0.02
 
 
 class GarbageCollectionReconciler:
@@ -88,7 +92,9 @@ class GarbageCollectionReconciler:
             return self._due_at - now
         if (verdict := self._removals.proof).standing is Standing.DISPROVED or verdict is NOT_YET:
             return self._next_in(self._times.retry_seconds)  # what it would list may be another cluster's
-        plan = plan_collection(snapshot, self._cloud.list(), self._clock.now(), self._times.collection)
+        instances = self._cloud.list()
+        listing_seconds = self._clock.monotonic() - now
+        plan = plan_collection(snapshot, instances, self._clock.now(), self._times.collection)
         plan = self._permitted(plan, snapshot)
         if self._adopted.is_set():  # before, nothing is launched, and nobody else goes on with what was adopted
             plan = replace(plan, adopt=self._left_alone(plan.adopt))
@@ -100,8 +106,9 @@ class GarbageCollectionReconciler:
                 return self._next_in(self._times.retry_seconds)
             self._adopted.set()
         self._passes += 1
-        early = self._passes < self._times.first_passes
-        return self._next_in(self._times.first_seconds if early else self._times.then_seconds)
+        times = self._times
+        early = times.first_seconds if self._passes < times.first_passes else times.then_seconds
+        return self._next_in(min(times.then_seconds, max(early, listing_seconds / times.most_share)))
 
     def _left_alone(self, instances: tuple[CloudInstance, ...]) -> tuple[CloudInstance, ...]:
         """Those that no launch has in hand, and that have no Node by now: the list of instances may take seconds."""

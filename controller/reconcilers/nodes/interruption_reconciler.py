@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -17,7 +18,7 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import QueueMessage
 from controller.core.decisions.decision import Decision, node_details
 from controller.core.deprovisioning.expiration import EXPIRED
-from controller.core.machines.draining import DEADLINE_ANNOTATION
+from controller.core.machines.draining import DEADLINE_ANNOTATION, cordon
 from controller.core.machines.interruption_messages import (
     Interruption,
     Kind,
@@ -151,7 +152,8 @@ class InterruptionReconciler:
                 self._cloud.spot_interrupted(labels[INSTANCE_TYPE], labels[ZONE])
         if interruption.deadline is not None:
             stamp = format_time(interruption.deadline)
-            self._annotate(node, DEADLINE_ANNOTATION, stamp)
+            if node.node.annotations.get(DEADLINE_ANNOTATION) != stamp:
+                self._write(node, cordon({DEADLINE_ANNOTATION: stamp}))
         if node.node.deleted_at is not None or task.decisions:
             return
         reason, owner = f"AWS announced it: {interruption.kind.value}", node.provisioner_name
@@ -172,12 +174,10 @@ class InterruptionReconciler:
         wanted = provisioner is not None and provisioner.disruption.replace_at_risk
         key = V1ALPHA5.keys.voluntary_disruption
         if wanted and not node.leaving and not task.ends and key not in node.node.annotations:
-            self._annotate(node, key, EXPIRED)
+            self._write(node, {"metadata": {"annotations": {key: EXPIRED}}})
 
-    def _annotate(self, node: StateNode, key: str, value: str) -> None:
-        if node.node.annotations.get(key) != value:
-            written = self._kube.patch(NODES, node.name, {"metadata": {"annotations": {key: value}}})
-            self._informers.learn(NODES, written)
+    def _write(self, node: StateNode, patch: dict[str, Any]) -> None:
+        self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
 
     def _publish(self, node: StateNode, kind: str, reason: str, message: str) -> None:
         self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid,))

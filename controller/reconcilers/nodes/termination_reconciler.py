@@ -15,7 +15,7 @@ from controller.core.api.node import Node
 from controller.core.api.parse import parse_pod
 from controller.core.api.pod import Pod
 from controller.core.machines.detachment import attached
-from controller.core.machines.draining import deadline, grace_period_seconds, holds, next_step
+from controller.core.machines.draining import cordon, deadline, grace_period_seconds, holds, next_step
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     ConflictError,
@@ -151,8 +151,7 @@ class TerminationReconciler:
     def _cordon(self, node: Node) -> None:
         if node.unschedulable and node.labels.get(EXCLUDE_BALANCERS):
             return
-        patch = {"metadata": {"labels": {EXCLUDE_BALANCERS: "karpenter"}}, "spec": {"unschedulable": True}}
-        written = self._kube.patch(NODES, node.name, patch)
+        written = self._kube.patch(NODES, node.name, cordon({}))
         self._informers.learn(NODES, written)
         self._log.info("Cordoned node", node=node.name)
 

@@ -19,6 +19,7 @@ from controller.kube.resources import NODES
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
 from controller.telemetry.decision_ledger import Ledger
 from tests.core.instances import cloud_instance
+from tests.manual_clock import ManualClock
 from tests.reconcilers.conftest import World
 
 TIMES = GarbageTimes(0.02, 1000, 0.02, 0.02, CollectionTimes(registration_seconds=900, consistency_seconds=30), 0.1)
@@ -70,6 +71,21 @@ def test_with_nothing_to_adopt_planning_may_begin(world: World) -> None:
     adopted = threading.Event()
     reconciler(world, adopted).reconcile(world.informers.snapshot())
     assert adopted.is_set()
+
+
+@pytest.mark.parametrize(("listing_seconds", "pause_seconds"), [(0.1, 10.0), (1.0, 50.0), (4.0, 120.0)])
+def test_the_longer_ec2_takes_to_list_the_rarer_are_the_first_passes(
+    world: World, monkeypatch: pytest.MonkeyPatch, listing_seconds: float, pause_seconds: float
+) -> None:
+    clock = ManualClock()
+
+    def slow_list() -> tuple[CloudInstance, ...]:
+        clock.advance(listing_seconds)
+        return ()
+
+    monkeypatch.setattr(world.cloud, "list", slow_list)
+    loop = GarbageCollectionReconciler(replace(world.context, clock=clock))
+    assert loop.reconcile(world.informers.snapshot()) == pytest.approx(pause_seconds)
 
 
 @pytest.mark.parametrize("tag", ["token", "of the call that it was merged into"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from controller.core.api.labels import (
+    EXCLUDE_BALANCERS,
     INSTANCE_TYPE,
     PROVISIONER_NAME,
     TERMINATION_FINALIZER,
@@ -97,6 +98,8 @@ def test_a_spot_warning_deletes_the_node_with_a_deadline_and_marks_the_offering(
     post.queue.tell(SPOT)
     post.handle()
     assert post.going
+    assert post.world.node("node")["spec"]["unschedulable"] is True, "nothing more is scheduled to it until its drain"
+    assert EXCLUDE_BALANCERS in post.metadata["labels"]
     assert parse_time(post.metadata["annotations"][DEADLINE_ANNOTATION]) == 1_770_000_120.0
     assert post.world.cloud.spot_interruptions == [("m5.large", "eu-west-1a")]
     assert post.queue.waiting == []

@@ -12,6 +12,7 @@ import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, LPEstimate
 from controller.core.provisioning.optimize.covering import ROUNDS, Cover, Covering, Limit, cover, worth_bounds
+from controller.core.provisioning.optimize.uniform_bound import uniform_bound
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
@@ -81,7 +82,7 @@ class Prices:
         columns = np.concatenate([resources, rules])
         optimum = self._solve(columns)
         if len(estimates) == 1:
-            problem.lp_bound = optimum.price
+            problem.lp_bound = max(optimum.price, uniform_bound(problem))
         estimates[1:] = [LPEstimate(float(optimum.nodes.sum()), size, rules)]
         return optimum, columns
 
