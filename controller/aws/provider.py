@@ -186,7 +186,10 @@ class AWSProvider:
         """See CloudProvider."""
         teaching = [node for node in nodes if self._market.memory.may_teach(node)]
         if teaching:
-            self._market.learn_memory(measured(teaching, self._instances.launched()))
+            shown = self._instances.shown(node.provider_id for node in teaching)
+            self._market.learn_memory(
+                measured(teaching, (item for item in shown if item.owned and item.provisioner_name))
+            )
         return self._market.memory.document()
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:

@@ -113,6 +113,10 @@ class Runs(Enum):
     PODS_WAIT = "on the leader, woken ten times as soon as the others: pods wait for it"
 
 
+REST = 20.0
+"""Of loops that no pod waits for, in multiples of their last pass."""
+
+
 def _repair_policy(settings: Settings) -> RepairPolicy:
     return RepairPolicy(
         sick_nodes=settings.node_repair,
@@ -223,13 +227,14 @@ class Operator:
         return [Expiration(), *drift, Consolidation(self._times.deprovisioning.consolidation)]
 
     def _loop(self, reconciler: Reconciler, runs: Runs) -> Loop:
-        settle_seconds = self._times.settle_seconds * (1 if runs is Runs.PODS_WAIT else 10)
+        urgent = runs is Runs.PODS_WAIT
         return Loop(
             reconciler,
             self.informers,
             self._clock,
             self._edges.stop,
-            settle_seconds=settle_seconds,
+            settle_seconds=self._times.settle_seconds * (1 if urgent else 10),
+            rest=0.0 if urgent else REST,
             backoff=self._times.backoff,
             recorder=self._recorder,
         )

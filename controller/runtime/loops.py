@@ -23,6 +23,8 @@ from controller.runtime.workers import Pause, Run, Worker
 
 IDLE_SECONDS = 60.0
 """The longest pause between two passes, whatever a reconciler asks for: a missed change is seen by the next pass."""
+MOST_REST_SECONDS = 5.0
+"""Of a loop with `rest`: the longest that it leaves changes alone."""
 STUCK_SECONDS = 600.0
 """A loop whose last pass ended this long ago hangs. The longest pass launches a thousand nodes under throttling."""
 
@@ -71,16 +73,22 @@ class Loop:
         stop: threading.Event,
         *,
         settle_seconds: float = 0.05,
+        rest: float = 0.0,
         backoff: BackoffTimes | None = None,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`settle_seconds`: least time between two passes, so that a burst of changes causes one pass."""
+        """`settle_seconds`: least time between two passes, so that a burst of changes causes one pass.
+
+        `rest`: least time between two passes, as a multiple of what the first of them took, up to MOST_REST_SECONDS:
+        while thousands of objects change, the loop has a bounded share of the process.
+        """
         self._reconciler = reconciler
         self._source = source
         self._clock = clock
         self._stop = stop
         self._recorder = recorder
         self._settle_seconds = settle_seconds
+        self._rest = rest
         self._backoff = ItemBackoff(clock, reconciler.name, backoff)
         self._worker = Worker(reconciler.name, self.step, stop, self._wait)
         self._passed_at = clock.monotonic()
@@ -111,11 +119,13 @@ class Loop:
 
     def step(self) -> Pause:
         """Make one pass with the newest snapshot. After a failure, changes do not end the back-off early."""
-        snapshot = self._source.snapshot()
+        snapshot, began = self._source.snapshot(), self._clock.monotonic()
         delay, failed = self._pass(snapshot)
         if failed:
             return Pause(delay)
-        return Pause(max(self._settle_seconds, min(delay, IDLE_SECONDS)), snapshot.version, self._settle_seconds)
+        rest = min(MOST_REST_SECONDS, self._rest * (self._passed_at - began))
+        settle = max(self._settle_seconds, rest)
+        return Pause(max(settle, min(delay, IDLE_SECONDS)), snapshot.version, settle)
 
     def _wait(self, pause: Pause) -> None:
         if pause.version is None:

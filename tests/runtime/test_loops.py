@@ -111,6 +111,22 @@ def test_the_same_failure_is_said_once_and_its_end_once(stop: threading.Event) -
     ]
 
 
+@pytest.mark.parametrize(("took_seconds", "settle_seconds"), [(0.0, 0.5), (0.02, 0.5), (0.1, 2.0), (30.0, 5.0)])
+def test_a_loop_that_may_rest_leaves_changes_alone_in_proportion_to_what_its_pass_took(
+    stop: threading.Event, took_seconds: float, settle_seconds: float
+) -> None:
+    clock = HandClock()
+
+    class Busy(Scripted):
+        def reconcile(self, snapshot: Snapshot) -> float:
+            clock.at += took_seconds
+            return super().reconcile(snapshot)
+
+    for rest, expected in ((20.0, settle_seconds), (0.0, 0.5)):
+        loop = Loop(Busy(), Source(), clock, stop, settle_seconds=0.5, rest=rest)
+        assert loop.step().settle_seconds == pytest.approx(expected)
+
+
 def test_only_a_mistake_of_ours_is_logged_with_its_trace(stop: threading.Event) -> None:
     loop = Loop(Scripted(CloudError("down"), KeyError("x")), Source(), HandClock(), stop)
     with capture_logs() as logs:

@@ -6,6 +6,7 @@ Source: awslabs/amazon-eks-ami, nodeadm (API node.eks.aws/v1alpha1). Karpenter v
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -17,8 +18,11 @@ from controller.errors import NodeTemplateError
 
 NODE_CONFIG = "application/node.eks.aws"
 _PATH = "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023"
+MOST_KEPT = 64
+"""Texts of user data that are kept: every node of a launch has the same, and writing YAML takes milliseconds."""
 
 
+@lru_cache(MOST_KEPT)
 def user_data(bootstrap: Bootstrap) -> str:
     """The user's parts, then the controller's NodeConfig: nodeadm merges NodeConfigs in order, the last one wins.
 

@@ -94,12 +94,13 @@ class Instances:
     def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
         """Those whose instance EC2 shows by its bare id, in whatever state. Raises CloudErrors."""
         by_id = {instance_id(each): each for each in provider_ids if _PROVIDER_ID.match(each)}
-        ids = sorted(by_id)
-        shown: set[str] = set()
-        for start in range(0, len(ids), FILTER_VALUES):
-            part = ids[start : start + FILTER_VALUES]
-            shown.update(item.id for item in self._describe([{"Name": "instance-id", "Values": part}]))
-        return frozenset(by_id[one] for one in shown)
+        return frozenset(by_id[item.id] for item in self.shown(by_id.values()))
+
+    def shown(self, provider_ids: Iterable[str]) -> tuple[CloudInstance, ...]:
+        """The instances that EC2 shows by their bare ids, in whatever state, with whatever tags. Raises CloudErrors."""
+        ids = sorted({instance_id(each) for each in provider_ids if _PROVIDER_ID.match(each)})
+        parts = (ids[start : start + FILTER_VALUES] for start in range(0, len(ids), FILTER_VALUES))
+        return tuple(item for part in parts for item in self._describe([{"Name": "instance-id", "Values": part}]))
 
     def by_token(self, token: str) -> CloudInstance | None:
         """The instance with this launch token that is not terminating: the oldest, should there be several."""

@@ -42,6 +42,8 @@ class RegistrationReconciler:
         self._cloud, self._catalogs = context.cloud, context.catalogs
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(context.clock, self.name)
+        self._complete: dict[str, tuple[str, str]] = {}
+        """Of the initialized nodes that lacked nothing, by uid: the Node's version, and its Provisioner's uid."""
         self._executor = context.executors.executor("initialize", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -49,7 +51,9 @@ class RegistrationReconciler:
         if not snapshot.synced:
             return 1.0
         owned = [node for node in snapshot.nodes.values() if _concerns_us(node, snapshot)]
-        self._nodes.keep({node.node.uid for node in owned})
+        uids = {node.node.uid for node in owned}
+        self._nodes.keep(uids)
+        self._complete = {uid: seen for uid, seen in self._complete.items() if uid in uids}
         starting = {node.provisioner_name for node in owned if node.node.ready and not node.initialized}
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
         due = [node for node in owned if self._nodes.ready(node.node.uid) and self._lacks(node, snapshot, view)]
@@ -59,12 +63,17 @@ class RegistrationReconciler:
 
     def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> bool:
         """Whether something is to be written, or to be asked of the cloud; a node that lacks nothing is forgotten."""
+        owner, uid, version = _owner(node, snapshot), node.node.uid, node.node.resource_version
+        if self._complete.get(uid) == (version, owner.uid):
+            return False
         try:
-            lacks = needs_instance(node.node) or bool(_patch(node.node, _owner(node, snapshot), view, None))
+            lacks = needs_instance(node.node) or bool(_patch(node.node, owner, view, None))
         except ValueError:
             return True  # `_update` meets it again, and reports it
         if not lacks:
-            self._nodes.succeeded(node.node.uid)
+            self._nodes.succeeded(uid)
+            if node.initialized:
+                self._complete[uid] = version, owner.uid
         return lacks
 
     def _update(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:

@@ -234,7 +234,7 @@ class TerminationReconciler:
     def _departed(self, node: Node) -> Departure | None:
         """Evidence that the instance is gone; asked for every `instance_check_seconds` while the node drains."""
         now = self._clock.monotonic()
-        if now - self._checked_at.get(node.uid, float("-inf")) < self._times.instance_check_seconds:
+        if now - self._checked_at.setdefault(node.uid, now) < self._times.instance_check_seconds:
             return None
         self._checked_at[node.uid] = now
         try:

@@ -139,6 +139,9 @@ def test_a_complete_node_is_not_written_again(world: World) -> None:
     version = world.node(name)["metadata"]["resourceVersion"]
     some_passes(world, loop)
     assert world.node(name)["metadata"]["resourceVersion"] == version
+    world.kube.patch(NODES, name, {"metadata": {"finalizers": None}})
+    back = [TERMINATION_FINALIZER]
+    world.passes(loop, lambda s: list(s.nodes[name].node.finalizers) == back, "what is taken off it comes back")
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "terminated"])

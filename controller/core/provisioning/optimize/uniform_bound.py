@@ -39,7 +39,8 @@ def _units(problem: BinPackingProblem, kind: int, capacity: Floats) -> Ints:
     takes = request > 0
     if not takes.any():
         return np.full(len(capacity), int(problem.counts[kind]))
-    return np.floor((capacity[:, takes] / request[takes]).min(axis=1) + SLACK).astype(np.int64)
+    held: Ints = np.floor((capacity[:, takes] / request[takes]).min(axis=1) + SLACK).astype(np.int64)
+    return held
 
 
 def _cheapest_cover(units: int, held: Ints, price: Floats) -> float:
