@@ -6,7 +6,7 @@ import pulumi
 from pulumi.provider.experimental import component_provider_host
 from pulumi.runtime.settings import SETTINGS
 
-from components.nodeless import COMPONENTS, NAME, NodeLess, stack_arguments
+from components.nodeless import COMPONENTS, NAME, ExportedNodeLess, stack_arguments
 from controller.errors import ValidationError
 
 REFUSED = 32
@@ -16,7 +16,7 @@ REFUSED = 32
 def main() -> None:
     """Declare the stack, or say every problem of its configuration and end."""
     try:
-        outputs = NodeLess("nodeless", stack_arguments()).outputs
+        outputs = ExportedNodeLess("nodeless", stack_arguments()).outputs
     except ValidationError as error:
         for problem in error.problems:
             pulumi.log.error(str(problem))

@@ -19,7 +19,8 @@ from components.discovery import DiscoveryTags
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage
 from components.interruption import InterruptionQueue
-from components.lookup import kubernetes_version, look_up
+from components.lookups.progress import has_finished
+from components.lookups.surroundings import kubernetes_version, look_up
 from components.nodes import NodeAccess, NodeIdentity
 from components.platform import Platform
 from components.provisioning import Provisioning
@@ -50,6 +51,7 @@ class NodeLess(pulumi.ComponentResource):
     """SQS queue of interruptions; empty: there is none."""
     kubeconfig: pulumi.Output[str]
     """Kubeconfig with tokens by `aws eks get-token`; secret."""
+    _exported = False  # without an annotation, which would make it an output
 
     def __init__(self, name: str, args: NodeLessArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         stack_tag = f"{pulumi.get_project()}/{pulumi.get_stack()}"
@@ -58,7 +60,7 @@ class NodeLess(pulumi.ComponentResource):
         stack = load(args, FOLDER, report)
         for warning in [*warnings(stack.config), *secret_warnings(stack.secret_keys), *credential_warnings()]:
             pulumi.log.warn(warning)
-        there = look_up(stack.config, stack_tag)
+        there = look_up(stack, stack_tag, finished=has_finished() if self._exported else None)
         for warning in image_warnings(stack.objects, kubernetes_version(stack.config, there)):
             pulumi.log.warn(warning)
         super().__init__("nodeless:index:NodeLess", name, {}, opts)
@@ -70,6 +72,12 @@ class NodeLess(pulumi.ComponentResource):
         self.interruption_queue_name = pulumi.Output.from_input(self.outputs["interruptionQueueName"])
         self.kubeconfig = self.outputs["kubeconfig"]
         self.register_outputs(self.outputs)
+
+
+class ExportedNodeLess(NodeLess):
+    """The component in a program that exports its outputs: where the state has none, no `up` has come to its end."""
+
+    _exported = True
 
 
 def stack_arguments() -> NodeLessArgs:

@@ -14,7 +14,6 @@ import pulumi_kubernetes as kubernetes
 import yaml
 
 from components.addonset import declare_addons
-from components.adoption import STACK_TAG, tagging_and_importing
 from components.cluster import NewCluster
 from components.config.load import Stack
 from components.config.schema import StackConfig
@@ -30,7 +29,8 @@ from components.documents.roles import LOGGING_POLICY, RoleDocument, controller_
 from components.fargate import FargateLogging, FargateProfiles
 from components.image import ControllerImage, content_tag
 from components.interruption import InterruptionQueue
-from components.lookup import Surroundings, admits_by_access_entry, kubernetes_version
+from components.lookups.adoption import STACK_TAG, tagging_and_importing
+from components.lookups.surroundings import Surroundings, admits_by_access_entry, kubernetes_version, version_pair
 from components.nodes import NodeAccess, NodeIdentity
 from components.objects import sealed
 from components.provisioning import Provisioning, ProvisioningArgs
@@ -339,7 +339,7 @@ class Platform:
         return image.reference
 
     def _controller(self, role: Role, opts: pulumi.ResourceOptions) -> Controller:
-        place = Place(self.there.account, self._kubernetes_version())
+        place = Place(self.there.account, version_pair(kubernetes_version(self.config, self.there)))
         objects = controller_objects(self.config, place, self._image(), role.arn, self._sealed)
         return Controller(
             "controller",
@@ -351,10 +351,6 @@ class Platform:
             },
             opts=self._own(opts),
         )
-
-    def _kubernetes_version(self) -> tuple[int, int]:
-        major, minor = kubernetes_version(self.config, self.there).split(".")
-        return int(major), int(minor)
 
     def _provisioning(self, opts: pulumi.ResourceOptions) -> None:
         kinds: dict[str, list[dict[str, Any]]] = {"AWSNodeTemplate": [], "Provisioner": []}

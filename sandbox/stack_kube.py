@@ -115,7 +115,7 @@ async def _apply(kubeconfig: Path, document: dict[str, Any], *, present: bool) -
         path = await _path(client, document)
         if not present:
             collection = path.rpartition("/")[0]
-            return await client.request("POST", f"{collection}?fieldManager={MANAGER}", body=document)
+            await client.request("POST", f"{collection}?fieldManager={MANAGER}&dryRun=All", body=document)
         applied = f"{path}?fieldManager={MANAGER}&force=true"
         return await client.request("PATCH", applied, body=document, content_type=APPLY)
 

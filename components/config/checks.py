@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from components.config.addons import RUNBOOKS
 from components.config.schema import StackConfig
 from components.documents.addons import CHARTS
 from components.documents.fargate import LOG_NAMESPACE
@@ -28,13 +29,23 @@ def check(config: StackConfig, report: Report) -> None:
 
 def warnings(config: StackConfig) -> list[str]:
     """What is allowed, and reaches further than most people want."""
-    return [*_adopting(config), *_terminating(config)]
+    return [*_adopting(config), *_terminating(config), *_linking(config)]
 
 
 def _adopting(config: StackConfig) -> list[str]:
     if not config.adopt:
         return []
     return ["adopt: what exists under the stack's names becomes the stack's, and goes with it; take `adopt` out after"]
+
+
+def _linking(config: StackConfig) -> list[str]:
+    shown = config.addons.prometheus or config.addons.grafana
+    if not shown or config.addons.runbooks != RUNBOOKS:
+        return []
+    return [
+        "addons.runbooks: is unset, and this release knows no public repository of its own: links of alerts and "
+        "dashboards lead nowhere; set it to where docs/runbooks.md can be read (meanwhile: `nodeless help runbooks`)"
+    ]
 
 
 def _terminating(config: StackConfig) -> list[str]:

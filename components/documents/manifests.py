@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,14 @@ class Place:
     account: Account
     kubernetes: tuple[int, int]
     """Major and minor version of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedObject:
+    """An object, and the configuration key that has the stack make it."""
+
+    path: str
+    document: Mapping[str, Any]
 
 
 def _as_it_is(value: Any, _key: str) -> Any:
@@ -102,3 +110,22 @@ def addon_objects(config: StackConfig) -> Mapping[str, Objects]:
         "ebs-csi": {"storage-class": addons.default_storage_class(storage)} if storage else {},
         "keda": addons.overprovisioning_objects(placeholders, "default") if placeholders else {},
     }
+
+
+def keyed_objects(config: StackConfig, place: Place, own: Iterable[Mapping[str, Any]]) -> Iterator[KeyedObject]:
+    """Every object of the stack without values that only a deployment knows. `own`: Provisioners and node templates.
+
+    CRDs are not among them: those that exist are taken over in any case.
+    """
+    objects = controller_objects(config, place, "", "")
+    yield KeyedObject("controller.namespace", objects.namespace)
+    for each in objects.all()[1:]:
+        yield KeyedObject("controller.namespace" if "namespace" in each["metadata"] else "controller", each)
+    for each in fargate_logging_objects(config, place.account).values():
+        yield KeyedObject("fargate.logging", each)
+    keys = {"ebs-csi": "addons.ebsCsi", "keda": "addons.overprovisioning"}
+    for addon, beside in addon_objects(config).items():
+        for each in beside.values():
+            yield KeyedObject(keys[addon], each)
+    for document in own:
+        yield KeyedObject("nodeTemplates" if document["kind"] == "AWSNodeTemplate" else "provisioners", document)

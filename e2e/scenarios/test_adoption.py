@@ -25,7 +25,7 @@ from e2e.steps import install_and_change
 from sandbox import apiserver, aws
 from sandbox.aws import AwsSettings
 from sandbox.environment import CLUSTER, NAMESPACE, REGION
-from sandbox.stack import ROOT, DeploymentFailedError
+from sandbox.stack import ROOT
 
 TAG = {"Key": "nodeless:stack", "Value": "nodeless/local"}
 NODE_ROLE, PROFILE = f"KarpenterNodeRole-{CLUSTER}", f"KarpenterNodeInstanceProfile-{CLUSTER}"
@@ -125,7 +125,7 @@ def test_eksctl(place: Place) -> None:
         "labels": {"app.kubernetes.io/managed-by": "eksctl"},
     }
     place.kube.create(ACCOUNTS, {"metadata": account}, NAMESPACE)
-    assert place.refused() == {"identity.nodeRoleName", "identity.instanceProfileName"}
+    assert place.refused() == {"identity.nodeRoleName", "identity.instanceProfileName", "controller.namespace"}
     place.runner.up(adopt=True)
     taken = place.kube.get(ACCOUNTS, "karpenter", NAMESPACE)
     assert taken["metadata"]["annotations"]["eks.amazonaws.com/role-arn"] == place.role(CONTROLLER_ROLE)["Arn"]
@@ -155,8 +155,13 @@ def test_karpenter_by_helm_whose_definitions_are_left_alone_and_taken_over_later
     settings = {"metadata": {"name": "karpenter-global-settings", **HELM}, "data": {"aws.clusterName": CLUSTER}}
     place.kube.create(CONFIG_MAPS, settings, NAMESPACE)
     off = {"manageCrds": False}
-    with pytest.raises(DeploymentFailedError, match="already exists"):
+    with pytest.raises(RefusedError) as refusal:
         place.runner.up(controller=off)
+    assert [each.partition(";")[0] for each in refusal.value.problems] == [
+        f"controller.namespace: Namespace {NAMESPACE} exists in the cluster, and this stack did not make it",
+        f"controller.namespace: ConfigMap {NAMESPACE}/karpenter-global-settings exists in the cluster, "
+        f"and Helm release {NAMESPACE}/karpenter made it",
+    ]
     place.runner.up(controller=off, adopt=True)
     for each in place.kube.list(CUSTOM_RESOURCE_DEFINITIONS):
         assert each["metadata"]["labels"] == HELM["labels"], "not touched"
@@ -182,8 +187,8 @@ def test_a_state_file_that_was_lost(place: Place) -> None:
     made = set(json.loads(place.runner.recorded()))
     roles = {each["RoleName"] for each in place.iam.list_roles()["Roles"]}
     place.runner.lose_state()
-    with pytest.raises(DeploymentFailedError, match="EntityAlreadyExists"):
-        place.runner.up()
+    refused = place.refused()
+    assert refused >= {"identity.nodeRoleName", "interruption.queueName", "controller.namespace", "provisioners"}
     place.runner.up(adopt=True)
     assert set(json.loads(place.runner.recorded())) == made
     assert {each["RoleName"] for each in place.iam.list_roles()["Roles"]} == roles, "nothing is made twice"

@@ -21,6 +21,7 @@ from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import Stack
 
+from components.lookups.progress import READ_OUTPUTS
 from tests.components.stacks import ROOT
 
 ACCOUNT_ID = "111122223333"
@@ -227,6 +228,12 @@ def run_stack(
         pulumi.runtime.set_all_config({}, [])
 
 
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The warnings, but for the one of a cluster that nobody may look into, as in the usual world."""
+    said = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    return [each for each in said if not each.startswith("the cluster was not asked")]
+
+
 def declared_once(config: Mapping[str, str], *, preview: bool = False, secret_keys: Sequence[str] = ()) -> Run:
     """Run the stack `test` in the usual world, once for all tests that ask for the same; so it logs once."""
     return _declared_once(json.dumps(dict(config), sort_keys=True), preview, tuple(secret_keys))
@@ -261,6 +268,8 @@ USUAL: dict[str, Any] = {
         },
         "accessConfigs": [{"authenticationMode": "API_AND_CONFIG_MAP"}],
     },
+    "aws:eks/getClusterAuth:getClusterAuth": Refusal("AccessDenied: this role may not look into the cluster"),
+    READ_OUTPUTS: {"name": "organization/nodeless/test", "outputs": {"clusterName": "myeks"}},
     "aws:ec2/getVpcs:getVpcs": {"ids": [VPC], "id": "r"},
     "aws:ec2/getSubnets:getSubnets": {"ids": [*PRIVATE, PUBLIC], "id": "r"},
     "aws:ec2/getSubnet:getSubnet": _subnet,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from components.documents.credentials import AssumedRole, Credentials, sweep_command
 from components.documents.kubeconfig import kubeconfig
 from scripts import sweep
-from tests.components.engine import ACCOUNT_ID, DECLARES, Run, declared_once, run_stack
+from tests.components.engine import ACCOUNT_ID, DECLARES, Run, declared_once, run_stack, warned
 from tests.components.stacks import minimal
 
 pytestmark = DECLARES
@@ -152,5 +152,5 @@ def test_roles_that_are_none_are_refused_and_what_cannot_be_handed_on_is_said(
     assert said == [*ours, "cluster.name", "controller"], "with all that is wrong elsewhere"
     caplog.clear()
     declared(sharedConfigFiles='["/etc/aws"]')
-    (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    (warning,) = warned(caplog)
     assert warning.startswith("aws:sharedConfigFiles is not handed to scripts/sweep.py and the kubeconfig")

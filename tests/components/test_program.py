@@ -28,6 +28,7 @@ from tests.components.engine import (
     Run,
     declared_once,
     run_stack,
+    warned,
 )
 from tests.components.golden import GOLDEN, document, run_of
 from tests.components.stacks import ROOT, STACKS, minimal, raw_config
@@ -388,31 +389,31 @@ def test_roles_of_clusters_with_a_long_common_beginning_have_names_of_their_own(
 
 
 def test_a_wide_scope_of_termination_is_said_at_preview(caplog: pytest.LogCaptureFixture) -> None:
-    def warned(**identity: str) -> list[str]:
+    def said(**identity: str) -> list[str]:
         caplog.clear()
         run_stack("test", config(identity=identity), preview=True)
-        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+        return warned(caplog)
 
-    (any_,) = warned(terminateScope="any")
+    (any_,) = said(terminateScope="any")
     assert any_.startswith("identity.terminateScope: 'any' lets the controller's role terminate every instance")
-    (by_name,) = warned(terminateScope="name", terminateNamePattern="*web*")
+    (by_name,) = said(terminateScope="name", terminateNamePattern="*web*")
     assert "whose Name matches '*web*', whoever made it; use `owned`" in by_name
-    assert warned(terminateScope="owned") == warned() == []
+    assert said(terminateScope="owned") == said() == []
 
 
 def test_al2_is_said_at_preview_where_eks_has_no_image_of_it(caplog: pytest.LogCaptureFixture) -> None:
     selectors = {each: {"karpenter.sh/discovery": "myeks"} for each in ("subnetSelector", "securityGroupSelector")}
 
-    def warned(version: str, **spec: Any) -> list[str]:
+    def of(version: str, **spec: Any) -> list[str]:
         caplog.clear()
         templates = [{"name": "old", "spec": {**selectors, **spec}}]
         run_stack("test", config(nodeTemplates=templates), Cloud(answers=cluster(version=version)), preview=True)
-        return [record.message for record in caplog.records if record.levelname == "WARNING"]
+        return warned(caplog)
 
-    (said,) = warned("1.33", amiFamily="AL2")
+    (said,) = of("1.33", amiFamily="AL2")
     assert said.startswith("AWSNodeTemplate old: EKS has no AL2 image for Kubernetes 1.33")
-    assert warned("1.32", amiFamily="AL2") == warned("1.34", amiFamily="AL2023") == warned("1.34") == []
-    assert warned("1.34", amiFamily="AL2", amiSelector={"aws-ids": "ami-0123456789abcdef0"}) == []
+    assert of("1.32", amiFamily="AL2") == of("1.34", amiFamily="AL2023") == of("1.34") == []
+    assert of("1.34", amiFamily="AL2", amiSelector={"aws-ids": "ami-0123456789abcdef0"}) == []
 
 
 def test_the_vpc_cni_has_a_role_of_its_own_and_the_nodes_lose_its_policy() -> None:

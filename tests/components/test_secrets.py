@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.components.engine import DECLARES, Run, declared_once, run_stack
+from tests.components.engine import DECLARES, Run, declared_once, run_stack, warned
 from tests.components.stacks import minimal
 
 pytestmark = DECLARES
@@ -63,5 +63,5 @@ def test_a_digest_of_secret_settings_is_as_secret() -> None:
 def test_a_key_under_which_nothing_can_be_secret_is_said(caplog: pytest.LogCaptureFixture) -> None:
     keys = {f"nodeless:{name}": json.dumps(value) for name, value in minimal(identity={"path": "/a/"}).items()}
     run_stack("test", keys, secret_keys=["nodeless:identity", "nodeless:controller", "other:identity"])
-    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    (warning,) = warned(caplog)
     assert warning.startswith("identity: is encrypted, but its values are names and choices")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi_aws as aws
 
 from components.config.schema import StackConfig
-from components.queries import or_none
+from components.lookups.queries import or_none
 from controller.core.api.strict import Report
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from components.adoption import KINDS, STACK_TAG
 from components.documents.account import Account
 from components.documents.named import named
-from tests.components.engine import ACCOUNT_ID, DECLARES, Cloud, Refusal, Run, declared_once, run_stack
+from components.lookups.adoption import KINDS, STACK_TAG
+from components.lookups.progress import READ_OUTPUTS
+from components.nodeless import NodeLess
+from tests.components.engine import ACCOUNT_ID, DECLARES, Cloud, Refusal, Run, declared_once, run, run_stack
 from tests.components.golden import run_of
 from tests.components.stacks import STACKS, minimal, stack
 
@@ -141,6 +143,30 @@ def test_what_the_stack_made_is_neither_refused_nor_imported_again() -> None:
 def test_what_another_stack_made_is_refused_by_that_stacks_name(caplog: pytest.LogCaptureFixture) -> None:
     (refusal,) = said(caplog, by_hand(OTHERS, "KarpenterControllerRole-myeks"))
     assert "role KarpenterControllerRole-myeks exists, and stack nodeless/other made it" in refusal
+
+
+def test_what_carries_the_stacks_tag_is_refused_where_the_state_has_no_finished_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The state was lost, or the last `up` failed: `adopt` goes on from either."""
+    cloud = by_hand(OURS, *WHOLE, POD_ROLE)
+    lost = Cloud(answers={**cloud.answers, READ_OUTPUTS: {"outputs": {}}})
+    refusals = said(caplog, lost)
+    assert len(refusals) == 10
+    assert refusals[0] == (
+        "identity.nodeRoleName: role KarpenterNodeRole-myeks exists with this stack's tag, and its state has no "
+        "finished `up`; the state was lost, or the last `up` failed: take over what is there with `adopt: true` for "
+        "one `up`"
+    )
+    assert len(imports(lost, adopt=True)) == len(refusals)
+    silent = Cloud(answers={**cloud.answers, READ_OUTPUTS: Refusal("unknown stack")})
+    assert imports(silent) == {}, "a backend that does not tell is no reason to refuse"
+    arguments: Any = minimal()
+
+    def program() -> None:
+        NodeLess("nodeless", arguments)
+
+    run(program, lost)  # others' programs may export nothing
 
 
 def test_after_a_destroy_the_spot_role_that_was_kept_is_imported_and_after_a_lost_state_the_oidc_provider_too() -> None:

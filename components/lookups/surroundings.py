@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pulumi
 import pulumi_aws as aws
 
-from components.adoption import STACK_TAG, Found, existing
+from components.config.load import Stack
 from components.config.schema import StackConfig
 from components.credentials import provider_credentials
 from components.documents.account import SUFFIXES, Account
 from components.documents.controller_policy import DISCOVERY_TAG
 from components.documents.credentials import Credentials
+from components.documents.manifests import Place, keyed_objects
 from components.documents.named import named
-from components.network import network, node_subnets, pod_subnets
-from components.queries import or_none
+from components.lookups.adoption import STACK_TAG, Found, existing
+from components.lookups.cluster_objects import ClusterApi, UnansweredError, check_objects, definition_warnings
+from components.lookups.network import network, node_subnets, pod_subnets
+from components.lookups.queries import or_none
 from controller.core.api.strict import Report, did_you_mean
 from controller.errors import ValidationError
 
+DEFINITIONS = ("provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws")
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 
 
@@ -73,9 +78,13 @@ def kubernetes_version(config: StackConfig, there: Surroundings) -> str:
     return there.cluster.version if there.cluster is not None else ""
 
 
-def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
-    """Ask AWS. Raises ValidationError with everything that does not fit the configuration."""
-    report = Report()
+def look_up(stack: Stack, stack_tag: str, *, finished: bool | None = None) -> Surroundings:
+    """Ask AWS and an existing cluster. Raises ValidationError with everything that does not fit the configuration.
+
+    `finished`: whether an `up` of the stack has come to its end; None: unknown. Where none has, even what carries the
+    stack's tag is in the way.
+    """
+    config, report = stack.config, Report()
     region = aws.get_region().region
     partition = aws.get_partition().partition
     if partition not in SUFFIXES:
@@ -88,7 +97,10 @@ def look_up(config: StackConfig, stack_tag: str) -> Surroundings:
     ground = network(config, cluster.vpc_id if cluster else "", cluster.subnet_ids if cluster else (), report)
     by_access_entry = admits_by_access_entry(config, cluster)
     names = named(config, account, by_access_entry=by_access_entry)
-    imported = existing(names, stack_tag, adopt=config.adopt, report=report)
+    lost = finished is False
+    imported = existing(names, stack_tag, adopt=config.adopt, lost=lost, report=report)
+    if cluster is not None and not config.adopt:
+        _check_cluster(stack, cluster, account, lost=lost, report=report)
     oidc = _oidc_provider(cluster.issuer) if cluster else None
     spot = _spot_role() if config.identity.spot_service_linked_role else None
     # The spot role outlives the stack that made it, and all of them outlive a lost state.
@@ -136,6 +148,41 @@ def _existing(name: str, account: Account, report: Report) -> ExistingCluster | 
         security_group_id=network.cluster_security_group_id,
         access_entries=any(mode in ("API", "API_AND_CONFIG_MAP") for mode in modes),
     )
+
+
+def _check_cluster(stack: Stack, cluster: ExistingCluster, account: Account, *, lost: bool, report: Report) -> None:
+    """Report the names that are taken in the cluster; where it cannot be asked, warn and go on."""
+    config = stack.config
+    place = Place(account, version_pair(cluster.version))
+    unanswered, warnings = [], []
+    try:
+        api = _api(config, cluster)
+        unanswered = check_objects(api, keyed_objects(config, place, stack.objects), lost=lost, report=report)
+        if config.controller.manage_crds and not unanswered:
+            warnings = definition_warnings(api, DEFINITIONS)
+    except UnansweredError as error:
+        unanswered = [str(error)]
+    for reason in unanswered:
+        warnings.append(f"the cluster was not asked which names are taken in it, `up` would tell: {reason}")
+    for warning in warnings:
+        pulumi.log.warn(warning)
+
+
+def _api(config: StackConfig, cluster: ExistingCluster) -> ClusterApi:
+    """The cluster's API by the stack's kubeconfig, else with a token of the AWS provider's own credentials."""
+    if config.cluster.kubeconfig:
+        return ClusterApi.of_kubeconfig(config.cluster.kubeconfig)
+    try:
+        token = aws.eks.get_cluster_auth(name=config.cluster.name).token
+    except Exception as error:  # of the engine or the provider, each with a type of its own
+        raise UnansweredError(f"no token: {error}") from error
+    return ClusterApi.of_endpoint(cluster.endpoint, cluster.certificate_authority_data, token)
+
+
+def version_pair(version: str) -> tuple[int, int]:
+    """Major and minor of a Kubernetes version."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _node_group(config: StackConfig, cluster: ExistingCluster | None, report: Report) -> str:

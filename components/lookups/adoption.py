@@ -26,11 +26,12 @@ from components.documents.named import (
     ROLE,
     Named,
 )
-from components.queries import or_none
+from components.lookups.queries import or_none
 from controller.core.api.strict import Report
 
 STACK_TAG = "nodeless:stack"
 """Tag on all that a stack makes under a name, and on what an account has once: which stack made it."""
+LOST = "the state was lost, or the last `up` failed: take over what is there with `adopt: true` for one `up`"
 KINDS = {
     ROLE: "role",
     PROFILE: "instance profile",
@@ -59,8 +60,13 @@ class Found:
         return cls(id_, (tags or {}).get(STACK_TAG, ""))
 
 
-def existing(names: Iterable[Named], stack_tag: str, *, adopt: bool, report: Report) -> dict[str, str]:
-    """Ids to import by logical name; without `adopt` none, and what others made is a problem each."""
+def existing(
+    names: Iterable[Named], stack_tag: str, *, adopt: bool, lost: bool = False, report: Report
+) -> dict[str, str]:
+    """Ids to import by logical name; without `adopt` none, and what others made is a problem each.
+
+    `lost`: the stack's state tells of no finished `up`, so that what the stack itself made is in the way as well.
+    """
     imported: dict[str, str] = {}
     stacks: dict[str, str] = {}
     for each in names:
@@ -74,6 +80,9 @@ def existing(names: Iterable[Named], stack_tag: str, *, adopt: bool, report: Rep
             whose = f"stack {found.stack} made it" if found.stack else "this stack did not make it"
             remedy = "use another name here, leave it out, or take it over with `adopt: true`"
             report.add(each.path, f"{KINDS[each.type]} {each.name} exists, and {whose}", remedy)
+        elif lost:
+            message = f"{KINDS[each.type]} {each.name} exists with this stack's tag, and its state has no finished `up`"
+            report.add(each.path, message, LOST)
     return imported
 
 

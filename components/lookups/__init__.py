@@ -1,0 +1,1 @@
+"""What is there already: looked up once, before anything is declared."""

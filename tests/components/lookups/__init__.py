@@ -1,0 +1,1 @@
+"""What is there already, looked up before anything is declared."""
