@@ -21,7 +21,7 @@ from controller.telemetry.log_levels import LEVELS
 
 MISUSE = 2
 
-VERBS = ("simulate", "rebalance", "explain", "view", "cost", "dump", "convert", "manifests", "check")
+VERBS = ("simulate", "rebalance", "explain", "view", "cost", "dump", "convert", "manifests", "check", "help")
 """Commands imported on demand: packages of that name, each with a docstring in one line and a module `command`."""
 
 METAVARS = {boolean: "BOOL", integer: "N", positive: "N", str: "NAME"}

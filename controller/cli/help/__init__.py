@@ -1,0 +1,1 @@
+"""A page of the documentation in the terminal, without a network."""
