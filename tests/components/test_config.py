@@ -10,6 +10,7 @@ import pulumi
 import pytest
 import yaml
 
+from components.config.checks import warnings
 from components.config.load import Stack, load, parse, values
 from components.nodeless import stack_arguments
 from controller.errors import ValidationError
@@ -267,3 +268,11 @@ def test_a_price_rule_that_the_controller_would_refuse_is_refused_at_preview(
 ) -> None:
     (said,) = problems(minimal() | {"settings": {"priceRules": [rule]}})
     assert said.startswith(problem)
+
+
+def test_links_that_lead_nowhere_are_said_where_something_shows_them() -> None:
+    def said(**addons: Any) -> list[str]:
+        return [each.partition(":")[0] for each in warnings(read(minimal() | {"addons": addons}).config)]
+
+    assert said(prometheus={}) == said(grafana={}) == ["addons.runbooks"]
+    assert said() == said(grafana={}, runbooks="https://git.example.com/runbooks.md") == []
