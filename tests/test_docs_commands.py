@@ -49,7 +49,7 @@ VERBS = {
 """First arguments of programs that do not run here."""
 OTHERS = {"jq", "sed", "source", "curl"}
 PROGRAMS = {"nodeless", "kubectl", "make", "uv", "python", "python3", "BURSTS=1000", *VERBS, *OTHERS}
-NEEDS_A_CLUSTER = {"view", "check", "dump", "explain", "cost", "run"}
+NEEDS_A_CLUSTER = {"view", "check", "dump", "explain", "rebalance", "cost", "run"}
 """Verbs that read a cluster, but for a dump that is given by --from."""
 
 

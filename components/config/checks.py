@@ -39,8 +39,7 @@ def _adopting(config: StackConfig) -> list[str]:
 
 
 def _linking(config: StackConfig) -> list[str]:
-    shown = config.addons.prometheus or config.addons.grafana
-    if not shown or config.addons.runbooks != RUNBOOKS:
+    if not config.addons.prometheus or config.addons.runbooks != RUNBOOKS:
         return []
     return [
         "addons.runbooks: is unset, and this release knows no public repository of its own: links of alerts and "

@@ -274,5 +274,5 @@ def test_links_that_lead_nowhere_are_said_where_something_shows_them() -> None:
     def said(**addons: Any) -> list[str]:
         return [each.partition(":")[0] for each in warnings(read(minimal() | {"addons": addons}).config)]
 
-    assert said(prometheus={}) == said(grafana={}) == ["addons.runbooks"]
-    assert said() == said(grafana={}, runbooks="https://git.example.com/runbooks.md") == []
+    assert said(prometheus={}) == ["addons.runbooks"]
+    assert said() == said(prometheus={}, runbooks="https://git.example.com/runbooks.md") == []
