@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,9 @@ from controller.cli.cluster.workload_costs import planned_costs, workload_of
 from controller.cli.formatting import HOURS_A_MONTH, bar, count, money, month, percent, tally, titled_table
 from controller.core.api.pod import PodKey
 from controller.core.api.quantity import format_quantity
+from controller.core.cloud import PricedOffering
 from controller.core.provisioning import PlannedNode, SchedulingPlan
+from controller.core.provisioning.bound.gap import Gap, GapPart
 
 SHOWN = ("cpu", "memory")
 """Resources that tables show."""
@@ -31,7 +32,7 @@ def document(simulation: Simulation) -> dict[str, Any]:
     return {
         "name": simulation.name,
         "summary": summary(simulation),
-        **({} if simulation.gap is None else {"gap": msgspec.to_builtins(simulation.gap)}),
+        **({} if simulation.gap is None else {"gap": _gap(simulation.gap)}),
         "nodes": [_node(simulation, node) for node in simulation.plan.new_nodes],
         "existing": [
             {"node": each.node, "pods": ["/".join(key) for key in each.pods], "reason": each.reason}
@@ -41,6 +42,30 @@ def document(simulation: Simulation) -> dict[str, Any]:
         "costs": costs_report.document(planned_costs(simulation)),
         "services": [service_report.document(each) for each in service_report.planned_services(simulation)],
         "notes": list(simulation.notes),
+    }
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    def part(each: GapPart) -> dict[str, Any]:
+        return {"cause": each.cause, "pricePerHour": round(each.price_per_hour, 6), "text": each.text}
+
+    return {
+        "pricePerHour": round(gap.price_per_hour, 6),
+        "costPerHour": round(gap.cost_per_hour, 6),
+        "expectedPricePerHour": round(gap.expected_per_hour, 6),
+        "lowerBoundPerHour": round(gap.bound_per_hour, 6),
+        "parts": [part(each) for each in gap.parts],
+        "flexibility": part(gap.flexibility),
+    }
+
+
+def _runner_up(offering: PricedOffering) -> dict[str, Any]:
+    return {
+        "instanceType": offering.instance_type,
+        "zone": offering.zone,
+        "capacityType": offering.capacity_type,
+        "pricePerHour": offering.price,
+        "costPerHour": round(offering.cost, 6),
     }
 
 
@@ -82,7 +107,7 @@ def _node(simulation: Simulation, node: PlannedNode) -> dict[str, Any]:
         "requests": {name: format_quantity(name, amount) for name, amount in sorted(node.requests.items())},
         "allocatable": {name: format_quantity(name, amount) for name, amount in sorted(allocatable.items())},
         "expectedPricePerHour": round(node.expected_price, 6),
-        "runnerUp": None if node.runner_up is None else msgspec.to_builtins(node.runner_up),
+        "runnerUp": None if node.runner_up is None else _runner_up(node.runner_up),
         "alternatives": len(node.alternatives),
         "reason": node.reason,
     }
