@@ -68,7 +68,8 @@ class Binder:
             return
         else:
             known.update(document)
-        if not document["spec"].get("unschedulable") and not document["spec"].get("taints"):
+        keeping_away = (t for t in document["spec"].get("taints") or () if t["effect"] != "PreferNoSchedule")
+        if not document["spec"].get("unschedulable") and not any(keeping_away):
             self._helped()
 
     def _pod_changed(self, change: str, document: Document) -> None:

@@ -11,15 +11,17 @@ from bench.life.day import Day
 from bench.life.optimum import optimum
 from bench.life.report import bound_dollars, ratios
 from bench.life.run import live
+from controller.core.deprovisioning.worth import DEFAULT_THRESHOLD
 
 THRESHOLD = "karpenter.sh/consolidation-threshold"
-HEAD = """# Money against moves
+HEAD = f"""# Money against moves
 
 `python -m bench frontier DAY --into docs/benchmarks`: the day of [life](life.md) in virtual time, under the settings
 that trade money against moves, each alone changed from its default: the annotation
 `karpenter.sh/consolidation-threshold` (share of the cost saved over share of the pods moved, the least that a removal
-must reach) and the settings `nodeCostPerHour` and `podDeletionCost`. Why the defaults are what they are:
-[ADR 77](../adr/0077-sets-go-in-part.md).
+must reach; default {DEFAULT_THRESHOLD:g}) and the settings `nodeCostPerHour` (default 0.02), `podDeletionCost` and
+`onDemandTaint`. Why the defaults are what they are: [ADR 77](../adr/0077-sets-go-in-part.md),
+[79](../adr/0079-on-demand-nodes-are-left-to-pods-that-need-them.md).
 
 ![$ of the day over the bound, by evictions](life-frontier.svg)
 
@@ -37,10 +39,11 @@ class Choice:
 
 
 CHOICES = (
-    Choice("defaults"),
-    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.0, 0.15, 0.3, 0.5, 1.0)),
+    Choice("defaults", line=True),
+    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.0, 0.15, 0.5, 1.0)),
     *(Choice(f"nodeCostPerHour {cost:g}", settings={"node_cost_per_hour": cost}) for cost in (0.002, 0.05)),
     Choice("podDeletionCost false", settings={"pod_deletion_cost": False}),
+    Choice("onDemandTaint false", settings={"on_demand_taint": False}),
 )
 
 

@@ -285,6 +285,11 @@ class SettingsConfig(TypedDict):
     would empty (annotation controller.kubernetes.io/pod-deletion-cost, never where somebody else sets it). Off:
     what was written is taken off.
     """
+    on_demand_taint: NotRequired[bool]
+    """Nodes that are launched on demand because pods ask for it have the taint
+    karpenter.sh/on-demand:PreferNoSchedule: kube-scheduler places pods that do not tolerate it elsewhere while
+    there is room, so that they take none from pods which must be on demand. No pod waits for it.
+    """
     node_repair: NotRequired[bool]
     """Remove nodes that stay unhealthy: not Ready for `nodeRepairAfter`, or with a failing condition of the EKS node
     monitoring agent (accelerated hardware 10 min, others 30 min). Never while over 20 % of a Provisioner's nodes,

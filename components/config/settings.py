@@ -109,6 +109,7 @@ class SettingsConfig:
     surge_single_replicas: bool = setting("surgeSingleReplicas")
     plan_ahead_owners: bool = setting("planAheadOwners")
     pod_deletion_cost: bool = setting("podDeletionCost")
+    on_demand_taint: bool = setting("onDemandTaint")
     node_repair: bool = setting("nodeRepair")
     node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")

@@ -160,6 +160,8 @@ class LaunchRequest:
     """The token is recorded on a Node: the instance must have it as a tag from the start."""
     first_choice: tuple[PricedOffering, ...] = ()
     """Those of `offerings` to ask for first; the others only if none of these has capacity. Empty: any."""
+    node_taints: tuple[Taint, ...] = ()
+    """Further taints, which the Node is created with; its kubelet does not register with them."""
 
 
 @dataclass(frozen=True, slots=True)

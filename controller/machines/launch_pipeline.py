@@ -18,6 +18,7 @@ from controller.core.cloud import Catalog, LaunchRequest, PricedOffering
 from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
 from controller.core.guards.spending import Guards, within_limits
 from controller.core.machines.launching import LaunchPolicy, launch_request, launch_token, tokens_in_use
+from controller.core.machines.on_demand_taint import node_taints
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, StoppingError, ValidationError
@@ -83,7 +84,8 @@ def prepare(
             if allotment.refusal:
                 refused.append(Refusal(tuple(node.pods), allotment.refusal))
                 continue
-            request = launch_request(allotment, provisioner, template, types, token, policy.on_record)
+            taints = node_taints(node, pods) if policy.on_demand_taint else ()
+            request = launch_request(allotment, provisioner, template, types, token, policy.on_record, taints)
             launches.append(Launch(node, request))
     return Prepared(alike_together(launches), tuple(refused), tuple(mixed))
 

@@ -17,7 +17,7 @@ import structlog
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import PROVISIONER_NAME
-from controller.core.api.node import Node
+from controller.core.api.node import Node, Taint
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import PodKey
 from controller.core.api.provisioner import Provisioner
@@ -76,6 +76,8 @@ class Launched:
     token: str
     began: float
     annotations: Mapping[str, str] = EMPTY
+    taints: tuple[Taint, ...] = ()
+    """Beside those of the Provisioner."""
     written_at: float | None = None
     pods: tuple[PodKey, ...] = ()
     """For which it was launched; empty when not known."""
@@ -130,6 +132,7 @@ class Launcher:
                 request.token,
                 began,
                 marks,
+                request.node_taints,
                 pods=tuple(pods),
             )
             with self._lock:
@@ -283,7 +286,9 @@ class Launcher:
     def _register(self, launch: Launched) -> CloudInstance:
         if not launch.instance.node_name:
             launch = self._with_name(launch)
-        document = node_document(launch.instance, launch.provisioner, launch.labels, launch.token, launch.annotations)
+        document = node_document(
+            launch.instance, launch.provisioner, launch.labels, launch.token, launch.annotations, launch.taints
+        )
         try:
             written = self._write(launch.instance, document)
         except InvalidObjectError:

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
+from controller.core.api.node import Taint
 from controller.core.api.provisioner import Provisioner
 from controller.core.machines.launching import LaunchPolicy
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.plan import PlannedNode
+from controller.core.scheduling.requirements import Requirements
+from controller.core.scheduling.taints import ON_DEMAND_TAINT
 from controller.core.state.snapshot import Snapshot
 from controller.errors import StoppingError
 from controller.kube.resources import NODES
@@ -56,6 +60,21 @@ def test_a_node_that_is_there_under_a_token_on_record_is_not_launched_again() ->
     assert prepared(snapshot("one", token=token), recorded).launches == ()
     unrecorded = prepared(snapshot("one", token=token), LaunchPolicy(leaving=frozenset({"one"})))
     assert unrecorded.launches[0].request.token != token, "without a record it is another item"
+
+
+@pytest.mark.parametrize(("wanted", "taints"), [(True, (ON_DEMAND_TAINT,)), (False, ())])
+def test_nodes_are_left_to_pods_that_must_be_on_demand_where_the_setting_says_so(
+    wanted: bool, taints: tuple[Taint, ...]
+) -> None:
+    must = factories.pending_pod(node_selector={CAPACITY_TYPE: ON_DEMAND})
+    node = replace(
+        NODE,
+        offering=replace(NODE.offering, capacity_type=ON_DEMAND),
+        requirements=Requirements.from_labels({CAPACITY_TYPE: ON_DEMAND}),
+        pods=(must.key,),
+    )
+    (launch,) = prepare((node,), snapshot(), CATALOG, {must.key: must}, LaunchPolicy(on_demand_taint=wanted)).launches
+    assert launch.request.node_taints == taints
 
 
 def test_every_node_of_a_provisioner_that_went_away_or_has_no_template_is_refused() -> None:

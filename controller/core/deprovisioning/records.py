@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.deprovisioning.removal_command import CONSOLIDATION
 from controller.core.deprovisioning.versioned_json import read_versioned, unknown_members, write_versioned
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -56,6 +57,14 @@ class RecordedCommand:
         """Whether one of its nodes is being deleted or gone: the command cannot be rolled back any more."""
         gone = len(self.carriers) < len(self.record.nodes) and not self.torn
         return gone or any(node.node.deleted_at is not None for node in self.carriers)
+
+    @property
+    def fails_if_rolled_back(self) -> bool:
+        """Whether a rollback now is a failure. It is none of a consolidation that launched nothing, or of which a part
+        went: the cluster has changed since it was found.
+        """
+        in_vain = bool(self.record.replacements) and not self.committed
+        return in_vain or self.record.method != CONSOLIDATION
 
 
 def write_record(record: Record) -> str:

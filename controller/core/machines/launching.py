@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.node import Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
@@ -59,6 +60,8 @@ class LaunchPolicy:
     not launched again."""
     on_record: bool = False
     """See LaunchRequest."""
+    on_demand_taint: bool = False
+    """The setting `onDemandTaint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ def launch_request(
     types: Mapping[str, InstanceType],
     token: str,
     on_record: bool = False,
+    node_taints: tuple[Taint, ...] = (),
 ) -> LaunchRequest:
     """The request for one planned node. `types` are all of its Provisioner, by name: the cloud may launch another
     offering than those asked for, whose fit and price are then checked by its entry."""
@@ -137,4 +141,5 @@ def launch_request(
         requests=planned.requests,
         on_record=on_record,
         first_choice=tuple(each for each in allotment.offerings if each in planned.first_choice),
+        node_taints=node_taints,
     )

@@ -6,7 +6,7 @@ the kubelet registers first, the same document is used to add what the Node lack
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.core.api.frozen import EMPTY
@@ -57,17 +57,19 @@ def node_document(
     planned: Mapping[str, str] = EMPTY,
     token: str = "",
     marks: Mapping[str, str] = EMPTY,
+    taints: Iterable[Taint] = (),
 ) -> dict[str, Any]:
     """The Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
     status.
 
-    `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations.
+    `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations, `taints` further
+    taints.
     """
     annotations = {**provisioner.annotations, **marks}
     token = token or instance.tags.get(LAUNCH_TOKEN, "")
     if token:
         annotations[LAUNCH_TOKEN] = token
-    taints = [taint_document(taint) for taint in (*provisioner.taints, *provisioner.startup_taints)]
+    every = [taint_document(taint) for taint in (*provisioner.taints, *provisioner.startup_taints, *taints)]
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -78,7 +80,7 @@ def node_document(
             "finalizers": [TERMINATION_FINALIZER],
             "ownerReferences": [owner_reference(provisioner)],
         },
-        "spec": {"providerID": instance.provider_id, **({"taints": taints} if taints else {})},
+        "spec": {"providerID": instance.provider_id, **({"taints": every} if every else {})},
     }
 
 

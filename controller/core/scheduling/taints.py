@@ -13,6 +13,9 @@ BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """What a cordoned node counts as (kube-scheduler's NodeUnschedulable filter asks for a toleration of it)."""
 
+ON_DEMAND_TAINT = Taint("karpenter.sh/on-demand", effect="PreferNoSchedule")
+"""Of nodes that are on demand because pods ask for it. It is for kube-scheduler alone: plans ignore it."""
+
 TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
 """The toleration that the last relaxation step adds, as in Karpenter v0.27."""
 

@@ -12,7 +12,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Resources
 from controller.core.cloud import InstanceType
-from controller.core.scheduling.taints import UNSCHEDULABLE
+from controller.core.scheduling.taints import ON_DEMAND_TAINT, UNSCHEDULABLE
 
 EPHEMERAL_TAINTS = frozenset(
     {
@@ -27,13 +27,14 @@ controller removes it within seconds. Karpenter v0.27 launched a second node mea
 
 
 def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:
-    """The taints that a pod must tolerate, in the node's order.
+    """The taints that plans go by, in the node's order: not those that pass, nor the one that we set for
+    kube-scheduler.
 
     Startup taints are matched by key and effect, as initialization matches them.
     """
-    passing = set() if initialized else {(taint.key, taint.effect) for taint in startup_taints}
+    passing = {(ON_DEMAND_TAINT.key, ON_DEMAND_TAINT.effect)}
     if not initialized:
-        passing.add(CLOUD_CONTROLLER_TAINT)
+        passing |= {CLOUD_CONTROLLER_TAINT, *((taint.key, taint.effect) for taint in startup_taints)}
     taints = tuple(
         taint
         for taint in node.taints

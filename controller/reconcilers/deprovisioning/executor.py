@@ -392,15 +392,13 @@ class CommandExecutor:
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.
 
-        Replacements are deleted first: while the record exists, the next leader knows that they are unused. A
-        consolidation without replacements has not failed: the cluster has changed since it was found.
+        Replacements are deleted first: while the record exists, the next leader knows that they are unused.
         """
-        record = seen.record
+        record, failed = seen.record, because not in CRASHED and seen.command.fails_if_rolled_back
         if not seen.command.committed:
             self._nodes.discard(seen.command.replacements.values(), record, because)
         for node in seen.command.carriers:
             if node.node.deleted_at is None:
-                failed = because not in CRASHED and (bool(record.replacements) or record.method != CONSOLIDATION)
                 failure = next_failure(seen.snapshot, node, record.method, self._clock.now()) if failed else None
                 self._nodes.erase(node, record, failure)
             self._nodes.skipped(node, record, because)

@@ -27,6 +27,7 @@ class Replacements:
     """Launches of this process, by command id. Those of an earlier one are known only by the tokens on record."""
 
     def __init__(self, context: ReconcilerContext) -> None:
+        self._settings = context.settings
         self._informers, self._events, self._ledger = context.informers, RemovalEvents(context.events), context.ledger
         executor = context.executors.executor("replace", WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
@@ -53,7 +54,12 @@ class Replacements:
         rejected = {each.pod: each.reason for each in self._judge.permitted(solved.plan, solved.problem).unplaced}
         for key in (key for node in decided.replacements for key in node.pods if key in rejected):
             raise ConflictError(f"Replacement not launched: {rejected[key]}")
-        policy = LaunchPolicy(frozenset(node.name for node in leaving), frozenset(own_tokens), on_record=True)
+        policy = LaunchPolicy(
+            leaving=frozenset(node.name for node in leaving),
+            own_tokens=frozenset(own_tokens),
+            on_record=True,
+            on_demand_taint=self._settings.current.on_demand_taint,
+        )
         prepared = prepare(decided.replacements, snapshot, view.types, snapshot.pods, policy)
         for refusal in prepared.refused:
             raise ConflictError(f"Replacement not launched: {refusal.reason}")

@@ -352,8 +352,10 @@ class ProvisioningReconciler:
     ) -> None:
         """Begin to launch planned nodes."""
         fresh, now = self._under_way.counted_in(self._informers.snapshot()), self._clock.now()
-        guards = Guards(self._settings.current.launch_limits or LaunchLimits(), fresh, view.types, now)
-        prepared = prepare(planned, fresh, view.types, snapshot.pods, LaunchPolicy(), guards)
+        settings = self._settings.current
+        guards = Guards(settings.launch_limits or LaunchLimits(), fresh, view.types, now)
+        policy = LaunchPolicy(on_demand_taint=settings.on_demand_taint)
+        prepared = prepare(planned, fresh, view.types, snapshot.pods, policy, guards)
         for refusal in prepared.refused:
             self._skip(snapshot, record, refusal.pods, f"Not launched: {refusal.reason}")
         for provisioner, before, mixed in prepared.mixed:

@@ -1,4 +1,5 @@
-"""A command that was launched in part is planned again as if it had not been, so that its tokens come out the same."""
+"""A command that was launched in part is planned again as if it had not been, so that its tokens come out the same; and
+which rollbacks are failures."""
 
 from __future__ import annotations
 
@@ -51,6 +52,28 @@ def test_what_was_launched_already_changes_nothing_in_the_plan(launched: tuple[s
     assert [(node.pods, node.offering, node.alternatives) for node in again.replacements] == [
         (node.pods, node.offering, node.alternatives) for node in planned
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "gone", "launched", "fails"),
+    [
+        ("consolidation", False, ("one",), True),
+        ("consolidation", True, ("one",), False),  # a part of the set went, to what was launched
+        ("consolidation", False, (), False),
+        ("drift", False, (), True),
+    ],
+)
+def test_what_has_cost_nothing_in_vain_is_no_failure(
+    method: str, gone: bool, launched: tuple[str, ...], fails: bool
+) -> None:
+    record = Record("x", method, "it saves", ("a", "b"), launched, NOW)
+    named = ("b",) if gone else ("a", "b")
+    nodes = [
+        annotated(standing(name, "m5dn.xlarge", types=SPLIT), COMMAND_ANNOTATION, write_record(record))
+        for name in named
+    ]
+    (command,) = recorded_commands(factories.snapshot(nodes=nodes, provisioners=[owner()]))
+    assert command.fails_if_rolled_back == fails
 
 
 def test_what_is_not_worth_it_any_more_is_not_planned_again() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
+from controller.core.scheduling.taints import ON_DEMAND_TAINT
 from controller.errors import CloudError, NotFoundError, UnavailableError
 from controller.kube.resources import (
     NODES,
@@ -71,18 +73,23 @@ def test_an_expired_node_goes_after_its_replacement_is_initialized(world: World)
 
 
 def test_the_record_is_written_before_anything_is_launched(world: World) -> None:
-    """The launch finds the record on the node, with the token that it uses."""
+    """The launch finds the record on the node, with the token that it uses; as a pod must be on demand, the
+    replacement is left to such pods."""
     seen: list[Any] = []
     create = world.cloud.create
 
     def spying(request: Any) -> Any:
         annotations = world.node("old")["metadata"]["annotations"]
-        seen.append(request.token in json.loads(annotations[COMMAND_ANNOTATION])["replacements"])
+        seen.append((request.token in json.loads(annotations[COMMAND_ANNOTATION])["replacements"], request.node_taints))
         return create(request)
 
     world.cloud.create = spying  # type: ignore[method-assign]
-    begun(world, leader(world))
-    assert seen == [True]
+    world.add_provisioner(ttlSecondsUntilExpired=30)
+    old_node(world, pods=0)
+    world.add_pod("must", node="old", spec={"nodeSelector": {CAPACITY_TYPE: ON_DEMAND}})
+    expire_all(world)
+    leader(world).passes(replacements, "replacement")
+    assert seen == [(True, (ON_DEMAND_TAINT,))]
 
 
 def test_an_expired_node_without_pods_is_deleted_and_nothing_launched(world: World) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from controller.core.api.timestamps import format_time
 from controller.core.cloud import PricedOffering
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.provisioning.batch_window import BatchTimes
+from controller.core.scheduling.taints import ON_DEMAND_TAINT
 from controller.errors import CloudError, CloudThrottledError, InsufficientCapacityError, InvalidObjectError
 from controller.kube.resources import NODES, PROVISIONERS
 from controller.runtime.loops import BackoffTimes
@@ -34,14 +36,14 @@ def test_waiting_pods_get_a_node_with_everything_on_it(world: World) -> None:
         startupTaints=[{"key": "cilium", "effect": "NoExecute"}],
     )
     tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    world.add_pod("a", spec={"tolerations": tolerations})
+    world.add_pod("a", spec={"tolerations": tolerations, "nodeSelector": {CAPACITY_TYPE: ON_DEMAND}})
     loop = reconciler(world)
     snapshot = world.passes(loop, nodes_are(1), "a node")
     (node,) = snapshot.nodes.values()
     assert node.node.finalizers == ("karpenter.sh/termination",)
     assert node.node.labels["team"] == "web"
     assert node.node.labels["karpenter.sh/provisioner-name"] == "default"
-    assert {taint.key for taint in node.node.taints} >= {"dedicated", "cilium"}
+    assert {taint.key for taint in node.node.taints} >= {"dedicated", "cilium", ON_DEMAND_TAINT.key}
     assert node.node.provider_id in world.cloud.instances
     assert node.node.annotations[LAUNCH_TOKEN] == world.cloud.requests[0].token
     nominated = world.until(lambda s: s.nodes[node.name].nominated_until > world.clock.now(), "nomination")
