@@ -294,7 +294,7 @@ class _Bounder:
             for position in classes
         )
         nodes = sorted(
-            (self.catalog.offerings[bin_types.option[number]][int(bin_types.offering_key[number])], count)
+            (self.catalog.table.offering(int(bin_types.option[number]), int(bin_types.offering_key[number])), count)
             for number, count in zip(optimum.bins.tolist(), optimum.nodes.tolist(), strict=True)
             if number < len(bin_types) and count > 1e-6
         )

@@ -33,7 +33,7 @@ class CompiledCatalog:
         self.pools = tuple(pools)
         self.space = space
         self.table = table = table.split([_daemon_bits(table, daemon) for daemon in daemons])
-        self.types, self.pool_of, self.offerings = table.types, table.pool_of, table.offerings
+        self.types, self.pool_of = table.types, table.pool_of
         self.offering_keys, self.cost, self.available = table.offering_keys, table.cost, table.available
         self.columns, self.catalog_keys, self.open_keys = table.columns, table.catalog_keys, table.open_keys
         self.term_bits, self.choice_bits, self.tolerated = table.term_bits, table.choice_bits, table.tolerated

@@ -6,6 +6,7 @@ Provisioners change.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.pod import Toleration
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import Catalog, InstanceType, PricedOffering
+from controller.core.cloud import Catalog, InstanceType, Offering, PricedOffering
 from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, settle
 from controller.core.provisioning.plan import NOTHING_BESIDE, Beside
 from controller.core.provisioning.pods.relaxation import Choice
@@ -60,9 +61,9 @@ class OptionTable:
 
     types, pool_of: T, instance type and place of the Provisioner in `pools` (ascending). cost: T x K, $/hour of a node:
     price, what it costs beside it, and surplus CPU; infinite if there is no such offering, it is unavailable, or the
-    Provisioner rules it out. available: T sets of offering bits; bit k is set where cost[:, k] is finite. offerings:
-    per option, the offering of each key. catalog_keys: label keys that some instance type sets. open_keys: those that
-    some option leaves open, for its pods to settle.
+    Provisioner rules it out. available: T sets of offering bits; bit k is set where cost[:, k] is finite.
+    catalog_keys: label keys that some instance type sets. open_keys: those that some option leaves open, for its pods
+    to settle.
 
     A burstable or flex type is two options: one of its baseline alone (cpu_limit: T, millicores that pods may request),
     and one that is filled, at the price of the surplus CPU that it then uses (surplus: T, $/hour). Cost is convex in
@@ -121,7 +122,7 @@ class OptionTable:
             available.extend(parts.values() or [0])
         table = copy(self)
         table.types = [self.types[row] for row in rows]
-        table.offerings = [self.offerings[row] for row in rows]
+        table._offered = [self._offered[row] for row in rows]
         table.pool_of, table.cost, table.cpu_limit = self.pool_of[rows], self.cost[rows], self.cpu_limit[rows]
         table.surplus = self.surplus[rows]
         table.available = np.array(available, dtype=np.uint64)
@@ -159,29 +160,38 @@ class OptionTable:
                 "are supported"
             )
         index = {offering_key: place for place, offering_key in enumerate(self.offering_keys)}
-        by_type = {id(kind): self._offered(kind, index) for kind in {id(t): t for t in self.types}.values()}
-        self.offerings = [by_type[id(kind)] for kind in self.types]
-        self.cost: Floats = np.full((len(self.types), len(self.offering_keys)), np.inf)
-        allowed = [self.offering_bits(pool.requirements) for pool in self.pools]
-        for row, offered in enumerate(self.offerings):
-            bits = allowed[self.pool_of[row]]
-            for offering_key, offering in offered.items():
-                if bits >> offering_key & 1:
-                    self.cost[row, offering_key] = offering.cost + self.surplus[row]
+        by_type = {id(kind): self._allowed(kind, index) for kind in {id(t): t for t in self.types}.values()}
+        self._offered = [by_type[id(kind)] for kind in self.types]
+        costs = {each: self._costs(allowed) for each, allowed in by_type.items()}
+        self.cost: Floats = np.array([costs[id(kind)] for kind in self.types], dtype=np.float64)
+        self.cost = self.cost.reshape(len(self.types), len(index)) + self.surplus[:, None]
+        allowed = np.array([self.offering_bits(pool.requirements) for pool in self.pools], dtype=np.uint64)
+        self.cost[~unpacked(allowed, len(index))[self.pool_of]] = np.inf
         self.cost[~self._admitted()] = np.inf
         weights = np.uint64(1) << np.arange(len(self.offering_keys), dtype=np.uint64)
         self.available: Bits = (np.isfinite(self.cost) * weights).sum(axis=1, dtype=np.uint64)
 
-    def _offered(self, kind: InstanceType, index: Mapping[tuple[str, str], int]) -> dict[int, PricedOffering]:
+    def _allowed(self, kind: InstanceType, index: Mapping[tuple[str, str], int]) -> dict[int, Offering]:
         """The available offerings of an instance type that its own requirements allow, by offering key."""
-        bits, beside = self.offering_bits(kind.requirements), self.beside
-        return {
-            index[(o.zone, o.capacity_type)]: PricedOffering(
-                o.price, kind.name, o.zone, o.capacity_type, beside.node + (o.beside if beside.charges else 0.0)
-            )
-            for o in kind.offerings
-            if o.available and bits >> index[(o.zone, o.capacity_type)] & 1
-        }
+        bits = self.offering_bits(kind.requirements)
+        keyed = ((index[o.zone, o.capacity_type], o) for o in kind.offerings if o.available)
+        return {key: offering for key, offering in keyed if bits >> key & 1}
+
+    def _costs(self, offered: Mapping[int, Offering]) -> list[float]:
+        """K costs in $/hour without surplus CPU; infinite where there is no offering."""
+        costs = [math.inf] * len(self.offering_keys)
+        for key, offering in offered.items():
+            costs[key] = offering.price + self._charges(offering)
+        return costs
+
+    def _charges(self, offering: Offering) -> float:
+        """$/hour that a node of the offering costs beside its price."""
+        return self.beside.node + (offering.beside if self.beside.charges else 0.0)
+
+    def offering(self, option: int, offering_key: int) -> PricedOffering:
+        """The offering of an option that has this key. Plans name few of tens of thousands, so none is kept."""
+        kind, offered = self.types[option], self._offered[option][offering_key]
+        return PricedOffering(offered.price, kind.name, offered.zone, offered.capacity_type, self._charges(offered))
 
     def offering_bits(self, requirements: Requirements) -> int:
         """The offering bits that the zone and capacity type requirements allow."""
@@ -241,9 +251,9 @@ class OptionTable:
         ordered = self._cheapest_first.get(pool)
         if ordered is None:
             offered = [
-                (offering, row, offering_key)
+                (self.offering(row, offering_key), row, offering_key)
                 for row in np.flatnonzero((self.pool_of == pool) & np.isinf(self.cpu_limit)).tolist()
-                for offering_key, offering in self.offerings[row].items()
+                for offering_key in self._offered[row]
                 if int(self.available[row]) >> offering_key & 1
             ]
             offered.sort(key=lambda each: (*each[0].order, each[1], each[2]))
