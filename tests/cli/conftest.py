@@ -15,8 +15,7 @@ from controller.cli.main import main
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from sandbox.apiserver import serve
-
-CRDS = Path(__file__).parents[2] / "crds"
+from tests.product_crds import product_crds
 
 Run = Callable[..., Result]
 Write = Callable[..., str]
@@ -96,6 +95,5 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     path = tmp_path_factory.mktemp("cluster") / "kubeconfig"
     with serve(kubeconfig=path):
-        crds = [yaml.safe_load(file.read_text()) for file in sorted(CRDS.glob("*.yaml"))]
-        fill(KubeClient(connect(str(path))), crds)
+        fill(KubeClient(connect(str(path))), product_crds())
         yield str(path)

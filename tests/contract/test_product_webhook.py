@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from components.documents.webhook import webhook_configurations, webhook_secret
 from controller.errors import InvalidObjectError, NotFoundError, UnavailableError
@@ -35,11 +33,11 @@ from controller.webhook.serving import Place, Webhook, WebhookTimes
 from sandbox.realkube import free_ports
 from sandbox.stack_kube import on_loopback
 from tests.contract.client import Client, eventually
+from tests.product_crds import product_crds
 
 NAMESPACE = "karpenter"
 SECRET = "karpenter-cert"
 NAMES = server_names("karpenter", NAMESPACE)
-CRDS = Path(__file__).parents[2] / "crds"
 ONCE = ClientOptions(backoff=Backoff(attempts=1))
 TIMES = WebhookTimes(first_look_seconds=0.05, look_seconds=0.3, last_calls_seconds=0.0)
 DAY = 86_400.0
@@ -74,7 +72,7 @@ def deployed(kube: KubeClient) -> Iterator[Cluster]:
         if NAMESPACE not in [each["metadata"]["name"] for each in kube.list(NAMESPACES)]:
             kube.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         there = {each["metadata"]["name"] for each in kube.list(CUSTOM_RESOURCE_DEFINITIONS)}
-        for crd in (yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))):
+        for crd in product_crds():
             if crd["metadata"]["name"] not in there:
                 kube.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
         for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):

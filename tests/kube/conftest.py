@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import connect
@@ -15,6 +14,7 @@ from controller.kube.retry import Backoff
 from sandbox.apiserver import serve
 from sandbox.apiserver.api import API
 from tests.kube.server import Server
+from tests.product_crds import product_crds
 
 QUICK = ClientOptions(page_size=7, backoff=Backoff(initial_seconds=0.01, max_seconds=0.05, attempts=3))
 """Small pages, so that every list of more than a handful of objects has several."""
@@ -41,7 +41,6 @@ def client(server: Server) -> KubeClient:
 @pytest.fixture
 def crds(client: KubeClient) -> KubeClient:
     """A client of a server that has our two kinds."""
-    folder = Path(__file__).parents[2] / "crds"
-    for path in sorted(folder.glob("*.yaml")):
-        client.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
+    for definition in product_crds():
+        client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
     return client

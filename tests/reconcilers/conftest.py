@@ -14,7 +14,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 import urllib3
-import yaml
 
 from controller.cloud.catalogs import Catalogs
 from controller.core.state.cluster import Cluster
@@ -44,9 +43,9 @@ from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 from sandbox.apiserver import Running, serve
 from tests.manual_clock import ManualClock
+from tests.product_crds import product_crds
 from tests.reconcilers.cloud import MemoryCloud
 
-CRDS = Path(__file__).parents[2] / "crds"
 DEADLINE_SECONDS = 20.0
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
@@ -275,8 +274,8 @@ def apply_fault(world: World, fault: Mapping[str, Any] | None) -> None:
 
 def apply_crds(kube: KubeClient) -> None:
     """Both CRDs, served when this returns."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        kube.create(CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
+    for definition in product_crds():
+        kube.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
     for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
         await_served(kube, resource)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -41,7 +40,8 @@ from controller.kube.resources import (
 )
 from controller.webhook.certificates import issue
 from sandbox.apiserver import serve
-from tests.cli.conftest import CRDS, TEMPLATE, Run, answer, container, provisioner
+from tests.cli.conftest import TEMPLATE, Run, answer, container, provisioner
+from tests.product_crds import product_crds
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC).timestamp()
 
@@ -100,10 +100,6 @@ def webhook(name: str, ca_bundle: str, service: str = "karpenter") -> dict[str, 
     return {"metadata": {"name": name}, "webhooks": [{**hook, "admissionReviewVersions": ["v1"]}]}
 
 
-def crds() -> list[dict[str, Any]]:
-    return [yaml.safe_load(file.read_text()) for file in sorted(CRDS.glob("*.yaml"))]
-
-
 def test_empty_cluster_lacks_crds_provisioners_and_a_leader(kube: KubeClient) -> None:
     findings = looked(kube)
     assert [each.level for each in findings["CRDs"]] == [Level.PROBLEM, Level.PROBLEM]
@@ -114,7 +110,7 @@ def test_empty_cluster_lacks_crds_provisioners_and_a_leader(kube: KubeClient) ->
 
 
 def test_crds_of_an_older_release_are_told_by_what_they_lack(kube: KubeClient) -> None:
-    for crd in crds():
+    for crd in product_crds():
         older = copy.deepcopy(crd)
         if crd["spec"]["names"]["kind"] == "Provisioner":
             schema = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -322,7 +318,7 @@ def test_aws_that_cannot_be_asked_is_one_problem_and_no_success(
 
 
 def test_what_the_controller_says_of_an_object_is_told_without_aws(kube: KubeClient) -> None:
-    for crd in crds():
+    for crd in product_crds():
         kube.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
     kube.create(AWS_NODE_TEMPLATES, TEMPLATE)
     kube.create(PROVISIONERS, provisioner("p"))

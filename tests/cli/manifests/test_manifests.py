@@ -12,9 +12,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from controller.cli.main import main
-from tests.components.engine import ACCOUNT_ID, ISSUER, VPC, Cloud, Run, run_stack
-from tests.components.golden import cloud_of
+from tests.components.engine import ACCOUNT_ID, DECLARES, ISSUER, VPC, Run, run_stack
+from tests.components.golden import run_of
 from tests.components.stacks import ROOT, STACKS, minimal, raw_config
+
+pytestmark = DECLARES
 
 FACTS = ("--account", ACCOUNT_ID, "--vpc", VPC, "--oidc-issuer", ISSUER)
 FULL = minimal(
@@ -53,7 +55,7 @@ def raw(name: str) -> dict[str, str]:
 
 
 def declared(name: str) -> Run:
-    return run_stack(name, raw(name), Cloud() if name == "full" else cloud_of(name))
+    return run_stack(name, raw(name)) if name == "full" else run_of(name)
 
 
 def call(name: str, tmp_path: Path, *flags: str) -> Result:
