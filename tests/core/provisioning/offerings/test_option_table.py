@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from controller.core.api import labels as keys
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.offerings.option_table import OptionTable, Pool, TableCache
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
+from controller.core.provisioning.plan import Beside
 from controller.core.provisioning.problem import pool_requirements
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.scheduling.requirements import Requirement, Requirements
@@ -54,6 +58,28 @@ def test_the_tables_of_the_last_few_catalogs_are_kept() -> None:
     assert table(cache, provisioner(), kinds(0.1)) is first
     table(cache, provisioner(), kinds(0.3))
     assert table(cache, provisioner(), kinds(0.1)) is not first
+
+
+def test_what_an_offering_costs_is_what_the_table_says_and_there_is_none_where_it_is_infinite() -> None:
+    """Price, what the node and the offering cost beside it; not in a zone that the Provisioner rules out."""
+    dear = Offering(ZONES[1], keys.SPOT, 0.05, beside=0.004)
+    shut = Offering(ZONES[0], keys.ON_DEMAND, 0.2, available=False)
+    types = (
+        instance_type(name="a", offered=(dear, shut)),
+        instance_type(name="b", offered=(Offering(ZONES[0], keys.SPOT, 0.1), dear)),
+    )
+    pool = provisioner(requirements=[requirement(keys.ZONE, "In", ZONES[1])])
+    compiled = OptionTable(
+        [Pool(pool, pool_requirements(pool), {})], {pool.name: types}, Beside(node=0.01, charges=True)
+    )
+    there = np.argwhere(np.isfinite(compiled.cost)).tolist()
+    assert [(compiled.types[option].name, compiled.offering_keys[key]) for option, key in there] == [
+        ("a", (ZONES[1], keys.SPOT)), ("b", (ZONES[1], keys.SPOT))
+    ]  # fmt: skip
+    for option, key in there:
+        offering = compiled.offering(option, key)
+        assert (offering.instance_type, offering.zone) == (compiled.types[option].name, ZONES[1])
+        assert offering.cost == compiled.cost[option, key] == pytest.approx(0.064)
 
 
 def test_cached_answers_are_bounded() -> None:
