@@ -132,3 +132,9 @@ def test_the_reference_of_kinds_and_settings_is_current() -> None:
     for name, text in runpy.run_path(str(ROOT / "scripts/api_reference.py"))["pages"]().items():
         remedy = "run: uv run python scripts/api_reference.py"
         assert (ROOT / "docs/reference" / name).read_text() == text, remedy
+
+
+def test_every_test_that_the_walk_names_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", (ROOT / "docs/captures/README.md").read_text())
+    assert len(named) > 40
+    assert [f"{path}::{name}" for path, name in named if f"def {name}(" not in (ROOT / path).read_text()] == []
