@@ -40,6 +40,8 @@ WORKERS = 20
 """Nodes handled concurrently."""
 ROUND_MESSAGES = 100
 """Messages handled together: enough for all workers, few enough to be deleted before SQS delivers them again."""
+DELETE_MESSAGES = 10
+"""Messages deleted by one call: SQS' limit."""
 TAKE_SECONDS = 5.0
 """No more messages are taken after this long: those at hand become visible again 20 s after they were received."""
 PASS_SECONDS = 60.0
@@ -87,7 +89,8 @@ class InterruptionReconciler:
         messages = self._take()
         handled = self._handle(messages) if messages else []
         if handled:
-            deleted = self._cloud.interruptions.delete(handled)
+            batches = [handled[start : start + DELETE_MESSAGES] for start in range(0, len(handled), DELETE_MESSAGES)]
+            deleted = sum(self._executor.map(self._cloud.interruptions.delete, batches))
             self._recorder.count(INTERRUPTION_DELETED, amount=deleted)
         return bool(handled)
 

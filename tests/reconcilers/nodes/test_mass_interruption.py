@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,19 +15,23 @@ import pytest
 import urllib3
 
 from controller.aws.api.interruption_queue import MAX_MESSAGES, VISIBILITY_SECONDS, SqsQueue
-from controller.core.api.labels import PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.aws.launch.instances import DESCRIBE_WINDOW
+from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.api.timestamps import format_time
+from controller.core.cloud import CloudInstance
 from controller.core.machines.draining import DEADLINE_ANNOTATION
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.snapshot import Snapshot
 from controller.errors import UnavailableError
 from controller.kube.client import KubeClient
 from controller.kube.connection import Connection
-from controller.kube.resources import NODES, PROVISIONERS, Resource
+from controller.kube.resources import NODES, PODS, PROVISIONERS, Resource
 from controller.reconcilers.nodes.interruption_reconciler import ROUND_MESSAGES, InterruptionReconciler
-from controller.runtime.executors import INLINE
+from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler
+from controller.runtime.executors import INLINE, Job
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
+from tests.core.instances import cloud_instance
 from tests.manual_clock import ManualClock
 from tests.reconcilers.cloud import MemoryCloud
 from tests.reconcilers.conftest import detached_context
@@ -44,30 +49,42 @@ class Timeline(ManualClock):
         self.advance(at - self.now())
 
 
+class Workers:
+    """An executor whose workers are busy in virtual time: each job begins when a worker is free."""
+
+    def __init__(self, clock: Timeline, workers: int) -> None:
+        self._clock = clock
+        self._free = [clock.now()] * workers
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
+        asked_at = self._clock.now()
+        self._clock.turn_to(max(asked_at, heapq.heappop(self._free)))
+        job = INLINE.submit(work, *args, **kwargs)
+        heapq.heappush(self._free, self._clock.now())
+        self._clock.turn_to(asked_at)
+        return job
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any], /) -> Iterator[Any]:
+        jobs = [self.submit(work, item) for item in items]
+        self.wait(jobs, math.inf)
+        return iter([job.result() for job in jobs])
+
+    def wait(self, jobs: Collection[Job[Any]], timeout_seconds: float) -> None:
+        """Until the last has ended, later than the loops wait: the state has what the jobs did already."""
+        self._clock.turn_to(max(self._clock.now(), *self._free))
+
+
 class Pool:
-    """Executors, and an executor whose workers are busy in virtual time: each job begins when a worker is free."""
+    """Executors in virtual time."""
 
     def __init__(self, clock: Timeline) -> None:
         self._clock = clock
-        self.workers = 1
 
-    def executor(self, name: str, workers: int) -> Pool:
-        self.workers = workers
-        return self
+    def executor(self, name: str, workers: int) -> Workers:
+        return Workers(self._clock, workers)
 
     def close(self) -> None:
         """No job is ever queued."""
-
-    def map(self, work: Callable[[Any], Any], items: Iterable[Any], /) -> Iterator[Any]:
-        free, results = [self._clock.now()] * self.workers, []
-        for item in items:
-            self._clock.turn_to(heapq.heappop(free))
-            results.append(work(item))
-            heapq.heappush(free, self._clock.now())
-        self._clock.turn_to(max(free))
-        return iter(results)
-
-    submit, wait = INLINE.submit, INLINE.wait
 
 
 class SlowSqs:
@@ -120,6 +137,25 @@ class SlowSqs:
         return {"Failed": [{"Id": name, "Code": "InternalError"} for name in failed]}
 
 
+class SlowCloud(MemoryCloud):
+    """Instances behind EC2's calls, each of which is merged with others for a while first."""
+
+    def __init__(self, clock: Timeline) -> None:
+        super().__init__()
+        self._turn = clock
+
+    def _called(self) -> None:
+        self._turn.advance(DESCRIBE_WINDOW.idle_seconds + CALL_SECONDS)
+
+    def find(self, provider_id: str) -> CloudInstance | None:
+        self._called()
+        return super().find(provider_id)
+
+    def delete(self, provider_id: str) -> None:
+        self._called()
+        super().delete(provider_id)
+
+
 class SlowKube(KubeClient):
     """An API server that agrees to everything, after a while; one that has trouble with the nodes in `refuses`."""
 
@@ -139,12 +175,23 @@ class SlowKube(KubeClient):
 
     def patch(self, resource: Resource, name: str, patch: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         assert resource is NODES
-        (annotation,) = patch["metadata"]["annotations"]
-        return self._wrote(annotation, name)
+        (what,) = patch["metadata"].get("annotations") or ["finalizers"]
+        return self._wrote(what, name)
 
     def delete(self, resource: Resource, name: str, namespace: str = "", **_: Any) -> dict[str, Any]:
         assert (resource, namespace) == (NODES, "")
         return self._wrote("delete", name)
+
+    def evict(self, namespace: str, name: str, uid: str = "", **_: Any) -> None:
+        self._wrote("evict", name)
+
+    def list(
+        self, resource: Resource, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> list[dict[str, Any]]:
+        """Pods of one node that the watch has not shown: none."""
+        assert resource is PODS
+        self._turn.advance(CALL_SECONDS)
+        return []
 
     def node_names(self, what: str) -> Sequence[str]:
         return [name for each, name in self.writes if each == what]
@@ -156,7 +203,7 @@ class Region:
     def __init__(self) -> None:
         self.clock = Timeline()
         self.sqs, self.kube, self.looks = SlowSqs(self.clock), SlowKube(self.clock), 0
-        cloud = MemoryCloud()
+        self.cloud = cloud = SlowCloud(self.clock)
         cloud.interruptions = SqsQueue(self.sqs, "queue")  # type: ignore[arg-type]
         self.metrics = Metrics(self.clock)
         self.ledger = Ledger(self.clock, self.metrics)
@@ -166,6 +213,7 @@ class Region:
         self.stop: threading.Event = context.stop  # type: ignore[assignment]
         self.informers = context.informers
         self.loop = InterruptionReconciler(context)
+        self.drains = TerminationReconciler(context)
 
     def _look(self) -> tuple[Snapshot, Mapping[str, Any]]:
         self.looks += 1
@@ -190,7 +238,41 @@ class Region:
         return json.dumps({**event, "detail": {"instance-id": f"i-{node}"}})
 
     def handle(self) -> None:
-        self.loop.reconcile(replace(self.informers.snapshot(), synced=True))
+        self.loop.reconcile(self._now())
+
+    def _now(self) -> Snapshot:
+        return replace(self.informers.snapshot(), synced=True)
+
+    def run_a_pod_on_each(self, names: Iterable[str]) -> None:
+        """And the instance of each node."""
+        pods = []
+        for name in names:
+            metadata = {"name": name, "namespace": "default", "uid": f"pod-{name}"}
+            spec = {"nodeName": name, "containers": [{"name": "c", "image": "i"}]}
+            pods.append({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+            self.cloud.add(replace(cloud_instance(), id=f"i-{name}", provider_id=f"aws:///a/i-{name}"))
+        self.informers.take(Change(PODS.kind, ChangeType.REPLACED, tuple(pods), "2"))
+
+    def show_deletions(self) -> None:
+        """What the watches bring of the nodes that were deleted, and of the pods that were evicted."""
+        now, released = format_time(self.clock.now()), set(self.kube.node_names("finalizers"))
+        labels = {PROVISIONER_NAME: "default", EXCLUDE_BALANCERS: "karpenter"}
+        for name in self.kube.node_names("delete"):
+            metadata = {"name": name, "uid": name, "labels": labels, "finalizers": [TERMINATION_FINALIZER]}
+            spec = {"providerID": f"aws:///a/i-{name}", "unschedulable": True}
+            document = {"metadata": {**metadata, "deletionTimestamp": now}, "spec": spec}
+            change = ChangeType.DELETED if name in released else ChangeType.MODIFIED
+            self.informers.take(Change(NODES.kind, change, (document,), "3"))
+        for name in self.kube.node_names("evict"):
+            pod = {"metadata": {"name": name, "namespace": "default", "uid": f"pod-{name}"}, "spec": {}, "status": {}}
+            self.informers.take(Change(PODS.kind, ChangeType.DELETED, (pod,), "4"))
+
+    def drain(self) -> None:
+        """Make passes of termination until no node is leaving."""
+        self.show_deletions()
+        while any(node.leaving for node in self._now().nodes.values()):
+            self.clock.advance(self.drains.reconcile(self._now()))
+            self.show_deletions()
 
 
 @pytest.fixture
@@ -214,6 +296,21 @@ def test_1200_messages_at_once_are_handled_in_one_pass_within_a_minute(region: R
     assert region.sqs.calls == {"GetQueueUrl": 1, "ReceiveMessage": batches + 1, "DeleteMessageBatch": batches}
     assert region.looks <= rounds, "the cluster is read once a round, not once a decision"
     assert {entry.decision.subject for entry in region.ledger.entries()} == {f"Node/{name}" for name in ending}
+
+
+def test_600_nodes_are_drained_and_their_instances_ended_within_a_minute_of_the_1200_messages(region: Region) -> None:
+    """One after the other, though the loops of interruption and of termination run at the same time."""
+    names = region.add_nodes(2 * NODES_OF_A_KIND)
+    region.run_a_pod_on_each(names)
+    ending = names[NODES_OF_A_KIND:]
+    region.sqs.put(region.message(REBALANCE, name) for name in names[:NODES_OF_A_KIND])
+    region.sqs.put(region.message(SPOT, name) for name in ending)
+    began = region.clock.now()
+    region.handle()
+    region.drain()
+    assert region.clock.now() - began < 60.0
+    assert sorted(region.cloud.deleted) == sorted(f"aws:///a/i-{name}" for name in ending)
+    assert sorted(region.kube.node_names("evict")) == sorted(region.kube.node_names("finalizers")) == sorted(ending)
 
 
 def test_of_messages_that_come_together_those_about_ends_are_handled_first_and_one_does_not_undo_another(
