@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -318,10 +319,13 @@ class Launcher:
         return launch
 
     def _write(self, instance: CloudInstance, document: Mapping[str, Any]) -> dict[str, Any]:
-        try:
+        seen = self._informers.snapshot().nodes.get(instance.node_name)
+        if seen is not None and seen.node.provider_id in ("", instance.provider_id):  # its kubelet was faster
+            with suppress(ConflictError, NotFoundError):
+                if patch := _lacking(seen.node, document):
+                    return self._kube.patch(NODES, seen.name, patch)
+        with suppress(AlreadyExistsError):  # the watch has not shown it yet, or an earlier process has made it
             return self._kube.create(NODES, document)
-        except AlreadyExistsError:
-            pass  # its kubelet was faster, or an earlier process has made it
         try:
             return self._complete(instance, document)
         except NodeNameTakenError:
@@ -340,9 +344,7 @@ class Launcher:
                 f"Node {name} still belongs to {node.provider_id}; "
                 f"the Node of {instance.id} is made when that one is gone"
             )
-        patch = missing_metadata(node, document)
-        if token := document["metadata"]["annotations"].get(LAUNCH_TOKEN):  # a registration knows the tag alone
-            patch = _with_token(patch, node, token)
+        patch = _lacking(node, document)
         return self._kube.patch(NODES, name, patch) if patch else present
 
     def _free_name(self, node: Node) -> None:
@@ -376,6 +378,13 @@ class Launcher:
         self._backoff.succeeded(launch.instance.id)
         with self._lock:
             self._unsettled.pop(launch.instance.provider_id, None)
+
+
+def _lacking(node: Node, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch that gives a Node what it lacks of a launch's document; empty when that is nothing."""
+    patch = missing_metadata(node, document)
+    token = document["metadata"]["annotations"].get(LAUNCH_TOKEN)
+    return _with_token(patch, node, token) if token else patch  # a registration knows the tag alone
 
 
 def _with_token(patch: dict[str, Any], node: Node, token: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import LaunchRequest, PricedOffering
 from controller.errors import ConflictError, InvalidObjectError, KubeError, NodeNameTakenError
-from controller.kube.resources import NODES
+from controller.kube.resources import NODES, Resource
 from tests import factories
 from tests.core.instances import cloud_instance
 from tests.reconcilers.conftest import World, apply_fault
@@ -48,6 +49,36 @@ def test_a_node_that_its_kubelet_made_first_gets_what_it_lacks(world: World) -> 
     assert metadata["labels"]["karpenter.sh/provisioner-name"] == "default"
     assert metadata["finalizers"] == ["karpenter.sh/termination"]
     assert world.node(name)["spec"]["providerID"] == instance.provider_id
+
+
+@pytest.mark.parametrize("written_since", [False, True])
+def test_a_node_that_the_watch_has_shown_already_is_completed_in_one_request_unless_it_changed_since(
+    world: World, monkeypatch: pytest.MonkeyPatch, written_since: bool
+) -> None:
+    name = cloud_instance(number=1).node_name
+    world.add_node({"metadata": {"name": name, "finalizers": ["a/b"]}})
+    seen = world.informers.snapshot()
+    asked: list[str] = []
+    if written_since:
+        world.kube.patch(NODES, name, {"metadata": {"finalizers": ["a/b", "c/d"]}})
+        monkeypatch.setattr(world.informers, "snapshot", lambda: seen)
+    for verb in ("get", "create", "patch"):
+        monkeypatch.setattr(world.kube, verb, _noting(verb, getattr(world.kube, verb), asked))
+    instance = world.launcher.launch(request())
+    assert asked == (["patch", "create", "get", "patch"] if written_since else ["patch"])
+    node = world.node(name)
+    before = ["a/b", "c/d"] if written_since else ["a/b"]
+    assert node["metadata"]["finalizers"] == [*before, "karpenter.sh/termination"]
+    assert node["spec"]["providerID"] == instance.provider_id
+
+
+def _noting(verb: str, call: Callable[..., Any], asked: list[str]) -> Callable[..., Any]:
+    def noted(resource: Resource, *given: Any, **options: Any) -> Any:
+        if resource is NODES:
+            asked.append(verb)
+        return call(resource, *given, **options)
+
+    return noted
 
 
 def test_a_kubelet_that_writes_its_node_at_the_same_moment_fails_no_launch(
