@@ -11,7 +11,16 @@ from controller.core.api import labels
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.strict import did_you_mean, step
 from controller.core.scheduling.requirements import Requirements
-from controller.core.zones.balance import PREMIUM_ANNOTATION, SHARE_ANNOTATION, read_premium, read_share
+from controller.core.zones.balance import (
+    INTERVAL_ANNOTATION,
+    PREMIUM_ANNOTATION,
+    SCOPE_ANNOTATION,
+    SHARE_ANNOTATION,
+    read_interval,
+    read_premium,
+    read_scope,
+    read_share,
+)
 from controller.errors import Problem
 
 MAX_LENGTH: Final = 256
@@ -122,6 +131,8 @@ def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:
     for key, read, remedy in (
         (SHARE_ANNOTATION, read_share, "write a share above 0 and up to 1, such as 0.4"),
         (PREMIUM_ANNOTATION, read_premium, "write a share of 0 or more, such as 0.05"),
+        (SCOPE_ANNOTATION, read_scope, "write provisioner or cluster"),
+        (INTERVAL_ANNOTATION, read_interval, "write a duration, such as 30m, or 0"),
     ):
         value = provisioner.object_annotations.get(key)
         if value is not None and read(value) is None:

@@ -18,6 +18,7 @@ from controller.core.deprovisioning.emptiness import Emptiness
 from controller.core.deprovisioning.expiration import Expiration
 from controller.core.deprovisioning.method import Method
 from controller.core.deprovisioning.repair import Repair, RepairPolicy
+from controller.core.deprovisioning.zones.zone_moves import ZoneMoves
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
@@ -224,7 +225,7 @@ class Operator:
     def _methods(self, settings: Settings) -> list[Method]:
         """The methods of removal, in the order in which they are asked."""
         drift = [Drift(DriftChecks(self._context.cloud, self._clock))] if settings.drift_enabled else []
-        return [Expiration(), *drift, Consolidation(self._times.deprovisioning.consolidation)]
+        return [Expiration(), *drift, Consolidation(self._times.deprovisioning.consolidation), ZoneMoves()]
 
     def _loop(self, reconciler: Reconciler, runs: Runs) -> Loop:
         urgent = runs is Runs.PODS_WAIT

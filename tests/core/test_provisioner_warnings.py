@@ -32,6 +32,8 @@ def annotated(**values: str) -> dict[str, Any]:
 TYPE = "node.kubernetes.io/instance-type"
 NO_LIMITS = "spec.limits: is missing; set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
 SHARE = 'metadata.annotations["karpenter.sh/zone-max-share"]'
+SCOPE = 'metadata.annotations["karpenter.sh/zone-share-of"]'
+INTERVAL = 'metadata.annotations["karpenter.sh/zone-move-interval"]'
 PREMIUM = 'metadata.annotations["karpenter.sh/zone-premium"]'
 WRITE_SHARE = "cannot be read and counts as missing; write a share above 0 and up to 1, such as 0.4"
 WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or more, such as 0.05"
@@ -84,6 +86,14 @@ WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or mor
             [f"{SHARE}: '40%' {WRITE_SHARE}", f"{PREMIUM}: '-1' {WRITE_PREMIUM}"],
         ),
         (annotated(zone_max_share="0"), [f"{SHARE}: '0' {WRITE_SHARE}"]),
+        (annotated(zone_share_of="cluster", zone_move_interval="0"), []),
+        (
+            annotated(zone_share_of="region", zone_move_interval="-5m"),
+            [
+                f"{SCOPE}: 'region' cannot be read and counts as missing; write provisioner or cluster",
+                f"{INTERVAL}: '-5m' cannot be read and counts as missing; write a duration, such as 30m, or 0",
+            ],
+        ),
         (annotated(zone_premium=""), [f"{PREMIUM}: '' {WRITE_PREMIUM}"]),
     ],
 )

@@ -10,13 +10,14 @@ from controller.cli.cluster.node_facts import node_facts
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import events_section
 from controller.cli.explain.subjects import not_found
-from controller.cli.formatting import count, money
+from controller.cli.formatting import count, money, percent
 from controller.core.api.disruption import REASONS
 from controller.core.api.labels import CAPACITY_TYPE, ZONE
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, PricedOffering
 from controller.core.deprovisioning.gate import allowance
 from controller.core.provisioning.offerings.usable import meets
+from controller.core.provisioning.solver.zone_shares import zone_load
 from controller.core.scheduling.requirements import Requirements
 
 SHOWN = 5
@@ -60,8 +61,25 @@ def _facts(cluster: ClusterView, provisioner: Provisioner, now: float) -> dict[s
         "consolidation": "on" if provisioner.disruption.consolidation else "off",
         "empty nodes go": f"after {after_empty} s" if after_empty is not None else "",
         "nodes expire": f"after {expired} s" if expired is not None else "",
+        "zones": _zones(cluster, provisioner),
         "taints": ", ".join(f"{t.key}={t.value}:{t.effect}" for t in provisioner.taints),
     }
+
+
+def _zones(cluster: ClusterView, provisioner: Provisioner) -> str:
+    """The zones' shares of the CPU that its zone balance counts, and the aim; empty without nodes."""
+    aim = cluster.options.zone_balance.of(provisioner.object_annotations)
+    load = zone_load(cluster.snapshot.nodes.values(), provisioner.name, aim)
+    total = sum(load.cpu.values())
+    if not total:
+        return ""
+    shares = ", ".join(f"{zone} {percent(cpu / total)}" for zone, cpu in sorted(load.cpu.items()))
+    whose = "the cluster's CPU" if aim.cluster else "its CPU"
+    if aim.max_share >= 1.0:
+        return f"{shares} of {whose}; left to prices"
+    moves = f"; a node moves every {aim.move_seconds / 60:g} min while one has more" if aim.move_seconds else ""
+    most = f"at most {percent(aim.max_share)} from {aim.from_nodes} nodes on"
+    return f"{shares} of {whose}; {most}, where a node costs up to {percent(aim.premium)} more{moves}"
 
 
 def _funnel(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """The interface of every method of removal: what it decides on, and what it proposes.
 
-Repair, expiration, drift, emptiness and consolidation implement `Method`. A method decides and never acts: what it
-proposes has passed the gate (gate.py), and the one executor (controller.reconcilers.deprovisioning.executor) carries it
-out. A method may keep its progress from one pass to the next; what must survive the process is kept on the nodes.
+Repair, expiration, drift, emptiness, consolidation and zone moves implement `Method`. A method decides and never acts:
+what it proposes has passed the gate (gate.py), and the one executor (controller.reconcilers.deprovisioning.executor)
+carries it out. A method may keep its progress from one pass to the next; what must survive the process is kept on the
+nodes.
 """
 
 from __future__ import annotations

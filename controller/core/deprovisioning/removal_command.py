@@ -15,6 +15,7 @@ DRIFT: Final = "drift"
 EMPTINESS: Final = "emptiness"
 CONSOLIDATION: Final = "consolidation"
 REPAIR: Final = "repair"
+ZONE_MOVE: Final = "zone-move"
 """Names of the methods, as in annotations of nodes, metrics and the decision ledger."""
 
 

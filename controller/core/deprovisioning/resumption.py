@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import ZONE
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.records import RecordedCommand
-from controller.core.deprovisioning.removal_command import CONSOLIDATION
+from controller.core.deprovisioning.removal_command import CONSOLIDATION, ZONE_MOVE
 from controller.core.deprovisioning.removal_simulation import Outcome, Simulator
 from controller.core.deprovisioning.worth import totals_of, worth
+from controller.core.deprovisioning.zones.zone_moves import outside
 
 
 def planned_again(command: RecordedCommand, simulator: Simulator, now: float) -> Outcome:
@@ -29,6 +31,9 @@ def planned_again(command: RecordedCommand, simulator: Simulator, now: float) ->
     outcome = before.simulate(command.carriers)
     if outcome.problem:
         return Outcome(problem=outcome.problem)
+    if command.record.method == ZONE_MOVE:
+        left = {node.node.labels.get(ZONE, "") for node in command.carriers}
+        return replace(outcome, replacements=outside(outcome.replacements, left))
     if command.record.method != CONSOLIDATION:
         return outcome
     everyone = candidates(before.snapshot, before.catalog, now, beside=before.options.beside)

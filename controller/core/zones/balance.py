@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from controller.core.api.duration import duration_seconds
+from controller.core.api.frozen import EMPTY
 
 ROUNDING = 1e-9
+T = TypeVar("T")
 SHARE_ANNOTATION: Final = "karpenter.sh/zone-max-share"
 """Of a Provisioner: its `max_share`, such as 0.4; 1: no aim."""
 PREMIUM_ANNOTATION: Final = "karpenter.sh/zone-premium"
 """Of a Provisioner: its `premium`, such as 0.05."""
+SCOPE_ANNOTATION: Final = "karpenter.sh/zone-share-of"
+"""Of a Provisioner: `cluster` counts every node of the cluster, as topology hints do; `provisioner` its own alone."""
+INTERVAL_ANNOTATION: Final = "karpenter.sh/zone-move-interval"
+"""Of a Provisioner: its `move_seconds` as a duration, such as 30m; 0: no node is moved."""
+_SCOPES: Final = {"cluster": True, "provisioner": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +29,64 @@ class ZoneBalance:
     """A soft aim: of a Provisioner's allocatable CPU no zone has more than `max_share` (1: no aim).
 
     A node may cost up to the share `premium` more for it. The aim holds from `from_nodes` nodes on: fewer stay as cheap
-    as they can be.
+    as they can be. `cluster`: shares are of the CPU of all nodes of the cluster. `move_seconds`: where the aim is
+    missed for so long, one node that stands is moved, and after as long again the next; 0: none is.
     """
 
     max_share: float = 1.0
     premium: float = 0.02
     from_nodes: int = 6
+    cluster: bool = False
+    move_seconds: float = 0.0
 
     def of(self, annotations: Mapping[str, str]) -> ZoneBalance:
         """The aim of a Provisioner with these annotations; one that cannot be read counts as missing."""
-        share, premium = (annotations.get(key, "") for key in (SHARE_ANNOTATION, PREMIUM_ANNOTATION))
-        return replace(
-            self,
-            max_share=_or(read_share(share), self.max_share),
-            premium=_or(read_premium(premium), self.premium),
+        return ZoneBalance(
+            _or(read_share(annotations.get(SHARE_ANNOTATION, "")), self.max_share),
+            _or(read_premium(annotations.get(PREMIUM_ANNOTATION, "")), self.premium),
+            self.from_nodes,
+            _or(read_scope(annotations.get(SCOPE_ANNOTATION, "")), self.cluster),
+            _or(read_interval(annotations.get(INTERVAL_ANNOTATION, "")), self.move_seconds),
         )
+
+    def crowded(self, load: Load) -> str:
+        """The fullest zone, where it has more than its share; "" where it has not, or there are too few nodes."""
+        missed = load.nodes >= self.from_nodes and load.share > self.max_share + ROUNDING
+        return fullest(load.cpu) if missed else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """CPU by zone, in millicores, and of how many nodes it is. Nodes without a zone do not count."""
+
+    cpu: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    nodes: int = 0
+
+    @classmethod
+    def of(cls, nodes: Iterable[tuple[str, int]]) -> Load:
+        """Of nodes, each as zone and millicores."""
+        cpu: Counter[str] = Counter()
+        count = 0
+        for zone, own in nodes:
+            if zone:
+                cpu[zone] += own
+                count += 1
+        return cls(dict(cpu), count)
+
+    def plus(self, more: Load) -> Load:
+        """Of both."""
+        return Load(dict(Counter(self.cpu) + Counter(more.cpu)), self.nodes + more.nodes)
+
+    @property
+    def share(self) -> float:
+        """The fullest zone's share of all CPU, 0 to 1; 0 without nodes."""
+        total = sum(self.cpu.values())
+        return max(self.cpu.values()) / total if total else 0.0
+
+
+def fullest(cpu: Mapping[str, int]) -> str:
+    """The zone with most CPU, of equals the first by name; "" without zones."""
+    return max(sorted(cpu), key=cpu.__getitem__, default="")
 
 
 def read_share(text: str) -> float | None:
@@ -48,16 +101,30 @@ def read_premium(text: str) -> float | None:
     return value if value is not None and value >= 0 else None
 
 
+def read_scope(text: str) -> bool | None:
+    """Whether an annotation names the whole cluster; None: it names no scope."""
+    return _SCOPES.get(text)
+
+
+def read_interval(text: str) -> float | None:
+    """The `move_seconds` that an annotation names, 0 or more; None: it names none."""
+    try:
+        seconds = duration_seconds(text)
+    except ValueError:
+        return None
+    return seconds if seconds >= 0 else None
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
 def _number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +179,20 @@ def moves(standing: Mapping[str, int], groups: Sequence[PlannedZones], aim: Zone
 def _next(
     load: Mapping[str, int], groups: Sequence[PlannedZones], left: Sequence[int], share: float
 ) -> tuple[int, str] | None:
-    """The group and zone of the cheapest move out of the fullest zone that leaves the other zone within its share."""
-    total = sum(load.values())
-    fullest = max(sorted(load), key=load.__getitem__, default="")
-    if not total or load[fullest] <= share * total + ROUNDING:
+    """The group and zone of the cheapest move out of the fullest zone that leaves the other zone within its share.
+
+    Where there is none, since zones are missing, the other zone may come up to the fullest.
+    """
+    total, full = sum(load.values()), fullest(load)
+    if not total or load[full] <= share * total + ROUNDING:
         return None
-    possible = [
-        (choice.extra / group.cpu, load[zone], zone, place)
-        for place, group in enumerate(groups)
-        if left[place] and group.zone == fullest
-        for zone, choice in group.others.items()
-        if load[zone] + choice.cpu <= share * (total - group.cpu + choice.cpu) + ROUNDING
-    ]
+    possible = []
+    for place, group in enumerate(groups):
+        for zone, choice in group.others.items() if left[place] and group.zone == full else ():
+            beyond = load[zone] + choice.cpu > share * (total - group.cpu + choice.cpu) + ROUNDING
+            if not beyond or load[zone] + choice.cpu <= load[full] - group.cpu:
+                possible.append((beyond, choice.extra / group.cpu, load[zone], zone, place))
     if not possible:
         return None
-    _, _, zone, place = min(possible)
+    *_, zone, place = min(possible)
     return place, zone

@@ -13,7 +13,7 @@ from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, MethodInput, NodeAnnotations, Proposal
 from controller.core.deprovisioning.records import recorded_commands
-from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
+from controller.core.deprovisioning.removal_command import CONSOLIDATION, ZONE_MOVE, Command
 from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError, NodelessError, SearchInterruptedError
@@ -101,13 +101,21 @@ class DeprovisioningReconciler:
             if not self._failing.ready(method.name):
                 continue
             own = replace(given, held_back=self._executor.held_back(method.name, snapshot))
-            proposal = self._search(method, own) if method.name == CONSOLIDATION else self._ask(method, own)
+            proposal = self._proposal(method, own)
             self._events.proposed(proposal, given.candidates)
             self._annotate(proposal.annotations)
             if self._start_all(proposal.commands, view):
                 return self._times.again_seconds
             again_seconds = min(again_seconds, proposal.again_seconds)
         return again_seconds
+
+    def _proposal(self, method: Method, given: MethodInput) -> Proposal:
+        """What the method proposes; what is not for safety waits for provisioning."""
+        if method.name == CONSOLIDATION:
+            return self._search(method, given)
+        if method.name == ZONE_MOVE and self._hold.holds(given.monotonic):
+            return Proposal()
+        return self._ask(method, given)
 
     def _search(self, method: Method, given: MethodInput) -> Proposal:
         """Ask a method that searches, if provisioning has nothing in hand and the budget allows it."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.zones.balance import (
+    INTERVAL_ANNOTATION,
     PREMIUM_ANNOTATION,
+    SCOPE_ANNOTATION,
     SHARE_ANNOTATION,
+    Load,
     Move,
     PlannedZones,
     ZoneBalance,
     ZoneChoice,
+    fullest,
     moves,
 )
 
@@ -57,6 +64,26 @@ def test_a_provisioner_has_its_own_aim_if_that_can_be_read(share: str, premium: 
     assert HALF.of({SHARE_ANNOTATION: share, PREMIUM_ANNOTATION: premium}) == aim
 
 
+@pytest.mark.parametrize(
+    ("scope", "interval", "aim"),
+    [
+        ("cluster", "90s", replace(HALF, cluster=True, move_seconds=90.0)),
+        ("provisioner", "0", HALF),
+        ("Cluster", "90", HALF),
+        ("", "-1m", HALF),
+    ],
+)
+def test_a_provisioner_says_what_counts_and_how_often_nodes_move(scope: str, interval: str, aim: ZoneBalance) -> None:
+    assert HALF.of({SCOPE_ANNOTATION: scope, INTERVAL_ANNOTATION: interval}) == aim
+
+
+@pytest.mark.parametrize(
+    ("own", "zone"), [([("a", 4)] * 5, ""), ([("a", 4)] * 6, "a"), ([*[("a", 4)] * 3, *[("b", 4)] * 3], "")]
+)
+def test_a_zone_is_crowded_from_so_many_nodes_on(own: list[tuple[str, int]], zone: str) -> None:
+    assert HALF.crowded(Load.of([*own, ("", 99)])) == zone
+
+
 ZONES = "abc"
 GROUPS = st.lists(
     st.builds(
@@ -72,27 +99,49 @@ GROUPS = st.lists(
 
 
 @given(st.dictionaries(st.sampled_from(ZONES), st.integers(0, 40)), GROUPS, st.sampled_from([0.4, 0.5, 0.6]))
-def test_no_zone_that_took_nodes_is_beyond_its_share_and_no_single_move_helps_the_fullest(
+def test_no_zone_that_took_nodes_is_the_worse_for_it_and_no_single_move_helps_the_fullest(
     standing: dict[str, int], groups: list[PlannedZones], share: float
 ) -> None:
-    """Reckoned anew from the moves alone."""
+    """Reckoned anew from the moves alone; nodes here have the same CPU in every zone."""
     made = moves(standing, groups, ZoneBalance(share))
-    load: Counter[str] = Counter(standing)
-    left = [each.count for each in groups]
+    before: Counter[str] = Counter(standing)
     for each in groups:
-        load[each.zone] += each.cpu * each.count
-    total = sum(load.values())  # nodes here have the same CPU in every zone
+        before[each.zone] += each.cpu * each.count
+    load, left, total = Counter(before), [each.count for each in groups], before.total()
     for move in made:
         left[move.group] -= move.count
         load[groups[move.group].zone] -= move.count * groups[move.group].cpu
         load[move.zone] += move.count * groups[move.group].cpu
     assert all(count >= 0 for count in left)
-    assert all(load[move.zone] <= share * total + 1e-6 for move in made)
-    fullest = max(sorted(load), key=lambda zone: load[zone])
-    if load[fullest] > share * total + 1e-6:
+    most = share * total + 1e-6
+    assert all(load[move.zone] <= max(most, before[fullest(before)]) for move in made)
+    full = fullest(load)
+    if load[full] > most:
         assert not any(
-            load[zone] + each.cpu <= share * total
+            load[zone] + each.cpu <= max(most, load[full] - each.cpu)
             for place, each in enumerate(groups)
-            if left[place] and each.zone == fullest
+            if left[place] and each.zone == full
             for zone in each.others
         )
+
+
+@given(
+    st.dictionaries(st.sampled_from(ZONES), st.integers(0, 5)),
+    st.lists(st.tuples(st.sampled_from(ZONES), st.sets(st.sampled_from(ZONES))), min_size=1, max_size=6),
+    st.sampled_from([0.34, 0.4, 0.5, 0.6]),
+)
+def test_nodes_of_one_size_come_as_close_to_the_share_as_any_choice_of_their_zones(
+    standing: dict[str, int], nodes: list[tuple[str, set[str]]], share: float
+) -> None:
+    """Up to one node, against all choices there are."""
+    groups = [group(1, zone, 1, **dict.fromkeys(sorted(others - {zone}), 0.0)) for zone, others in nodes]
+    total = sum(standing.values()) + len(nodes)
+
+    def largest(zones: Iterable[str]) -> int:
+        return max((Counter(standing) + Counter(zones)).values())
+
+    chosen = [zone for zone, _ in nodes]
+    for move in moves(standing, groups, ZoneBalance(share)):
+        chosen[move.group] = move.zone
+    best = min(map(largest, product(*({zone, *others} for zone, others in nodes))))
+    assert largest(chosen) <= max(share * total, best) + 1

@@ -8,9 +8,11 @@ from dataclasses import replace
 from statistics import fmean
 
 from controller.core.api.labels import SPOT, ZONE
-from controller.core.cloud import PricedOffering
+from controller.core.cloud import Catalog, PricedOffering
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
-from controller.core.zones.balance import Move, PlannedZones, ZoneBalance, ZoneChoice, moves
+from controller.core.state.snapshot import StateNode
+from controller.core.zones.balance import Load, Move, PlannedZones, ZoneBalance, ZoneChoice, moves
+from controller.core.zones.hints import EXCLUDED_LABELS
 
 CPU = "cpu"
 
@@ -27,7 +29,7 @@ def even_zones(plan: SchedulingPlan, problem: SchedulingProblem, options: SolveO
     nodes = list(plan.new_nodes)
     for name in sorted(places):
         aim = options.zone_balance.of(problem.snapshot.provisioners[name].object_annotations)
-        for place, node in _evened(plan.new_nodes, places[name], problem, aim):
+        for place, node in list(_evened(nodes, places[name], problem, aim)):
             nodes[place] = node
     return replace(plan, new_nodes=tuple(nodes)) if tuple(nodes) != plan.new_nodes else plan
 
@@ -37,8 +39,12 @@ def _evened(
 ) -> Iterator[tuple[int, PlannedNode]]:
     """The nodes at these places that change; all are of one Provisioner."""
     name = nodes[places[0]].provisioner
-    standing = [node for node in problem.nodes if node.provisioner_name == name]
-    if aim.max_share >= 1.0 or len(standing) + len(places) < aim.from_nodes:
+    if aim.max_share >= 1.0:
+        return
+    standing = zone_load(problem.snapshot.nodes.values(), name, aim, problem.without_nodes)
+    if aim.cluster:
+        standing = standing.plus(planned_load([node for node in nodes if node.provisioner != name], problem.catalog))
+    if standing.nodes + len(places) < aim.from_nodes:
         return
     cpu = {kind.name: kind.allocatable.get(CPU, 0) for kind in problem.catalog.get(name, ())}
     members: defaultdict[tuple[PricedOffering, int, tuple[PricedOffering, ...]], list[int]] = defaultdict(list)
@@ -50,8 +56,7 @@ def _evened(
     planned = [
         _planned_zones(nodes[group[0]], len(group), zones, cpu) for group, zones in zip(groups, targets, strict=True)
     ]
-    load = _standing_cpu((node.node.labels.get(ZONE, ""), node.allocatable.get(CPU, 0)) for node in standing)
-    made = moves(load, planned, aim)
+    made = moves(standing.cpu, planned, aim)
     crowded = {planned[move.group].zone for move in made}
     for index, group in enumerate(groups):
         left = list(group)
@@ -64,12 +69,30 @@ def _evened(
             yield from ((place, _kept(nodes[place], crowded)) for place in left)
 
 
-def _standing_cpu(nodes: Iterable[tuple[str, int]]) -> dict[str, int]:
-    load: defaultdict[str, int] = defaultdict(int)
-    for zone, cpu in nodes:
-        if zone:
-            load[zone] += cpu
-    return dict(load)
+def zone_load(nodes: Iterable[StateNode], provisioner: str, aim: ZoneBalance, without: Set[str] = frozenset()) -> Load:
+    """What stands of the Provisioner's, or of all that topology hints count: nodes that leave and `without` aside.
+
+    Nodes of ours that still start count, since they will be Ready.
+    """
+    return Load.of(
+        (node.node.labels.get(ZONE, ""), node.allocatable.get(CPU, 0))
+        for node in nodes
+        if node.name not in without and _counts(node, provisioner, aim)
+    )
+
+
+def planned_load(nodes: Sequence[PlannedNode], catalog: Catalog) -> Load:
+    """What nodes that are planned will add."""
+    names = {node.provisioner for node in nodes}
+    cpu = {(name, kind.name): kind.allocatable.get(CPU, 0) for name in names for kind in catalog.get(name, ())}
+    return Load.of((node.offering.zone, cpu.get((node.provisioner, node.offering.instance_type), 0)) for node in nodes)
+
+
+def _counts(node: StateNode, provisioner: str, aim: ZoneBalance) -> bool:
+    if node.provisioner_name == provisioner:
+        return node.takes_pods
+    hinted = not any(label in node.node.labels for label in EXCLUDED_LABELS)
+    return aim.cluster and hinted and not node.leaving and (bool(node.provisioner_name) or node.node.ready)
 
 
 def _targets(node: PlannedNode, premium: float) -> dict[str, tuple[PricedOffering, ...]]:

@@ -1,0 +1,181 @@
+"""Zone moves: where a Provisioner's zone balance is missed for long, a node of the fullest zone is replaced in another.
+
+Plans even out new nodes alone. A Provisioner with the annotation `karpenter.sh/zone-move-interval` has nodes that stand
+moved, too: one at a time and one in each interval, so that a zone that comes back fills slowly. The interval begins
+when the aim is seen missed with no command under way, and anew with each leader. A move costs at most the aim's
+premium, passes the gate as consolidation does, and never falls back to the zone that is left: where the others have no
+capacity its launch fails, and nothing is removed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from controller.core.api.labels import ZONE
+from controller.core.deprovisioning.candidates import Candidate
+from controller.core.deprovisioning.consolidation_search import UNDERUTILIZED, consolidatable
+from controller.core.deprovisioning.method import MethodInput, Proposal
+from controller.core.deprovisioning.records import recorded_commands
+from controller.core.deprovisioning.removal_command import ZONE_MOVE, Command
+from controller.core.deprovisioning.removal_simulation import Outcome
+from controller.core.provisioning.plan import PlannedNode
+from controller.core.provisioning.solver.zone_shares import planned_load, zone_load
+from controller.core.state.snapshot import Snapshot
+from controller.core.zones.balance import ROUNDING, Load, ZoneBalance
+
+MOST_SIMULATIONS = 5
+"""For one Provisioner in one interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """A Provisioner's aim that is missed: its fullest zone, and what stands."""
+
+    aim: ZoneBalance
+    zone: str
+    load: Load
+
+
+class ZoneMoves:
+    """The method. It keeps since when (monotonic seconds) each Provisioner's aim is missed."""
+
+    name = ZONE_MOVE
+
+    def __init__(self) -> None:
+        self._missed: dict[str, float] = {}
+
+    def wanted(self, candidate: Candidate, snapshot: Snapshot, _now: float) -> bool:
+        """Whether the Provisioner still asks for it, and no other zone is fuller than the node's."""
+        aim = ZoneBalance().of(candidate.provisioner.object_annotations)
+        load = zone_load(snapshot.nodes.values(), candidate.provisioner.name, aim)
+        own = load.cpu.get(_zone(candidate), 0)
+        fuller = any(cpu > own for cpu in load.cpu.values())
+        return consolidatable(candidate) and aim.move_seconds > 0 and not fuller
+
+    def decide(self, given: MethodInput) -> Proposal:
+        """The move of the first Provisioner, by name, whose interval is over."""
+        crowds = _crowds(given)
+        self._missed = {name: self._missed.get(name, given.monotonic) for name in crowds}
+        eligible = sum(_movable(each, crowds) for each in given.candidates)
+        kept: list[tuple[Candidate, str]] = []
+        for name in sorted(crowds):
+            if given.monotonic - self._missed[name] < crowds[name].aim.move_seconds:
+                continue
+            self._missed[name] = given.monotonic
+            command, refused = _move(crowds[name], name, given)
+            kept += refused
+            if command is not None:
+                return Proposal((command,), kept=tuple(kept), eligible=eligible)
+        due = (since + crowds[name].aim.move_seconds - given.monotonic for name, since in self._missed.items())
+        return Proposal(kept=tuple(kept), eligible=eligible, again_seconds=min(due, default=math.inf))
+
+
+def outside(nodes: Iterable[PlannedNode], zones: Iterable[str], factor: float = math.inf) -> tuple[PlannedNode, ...]:
+    """The replacements that stand in other zones, without what their launch could fall back to in these.
+
+    factor: alternatives that cost over so many times the planned offering are left out, too, unless they are named
+    first. A replacement in one of the zones stays as it is.
+    """
+    left = frozenset(zones)
+    return tuple(
+        node
+        if node.offering.zone in left
+        else replace(
+            node,
+            alternatives=tuple(
+                each
+                for each in node.alternatives
+                if each.zone not in left and (each in node.named or each.cost <= node.offering.cost * factor)
+            ),
+        )
+        for node in nodes
+    )
+
+
+def _zone(candidate: Candidate) -> str:
+    return candidate.node.node.labels.get(ZONE, "")
+
+
+def _movable(candidate: Candidate, crowds: Mapping[str, _Crowd]) -> bool:
+    crowd = crowds.get(candidate.provisioner.name)
+    return crowd is not None and _zone(candidate) == crowd.zone and consolidatable(candidate)
+
+
+def _crowds(given: MethodInput) -> dict[str, _Crowd]:
+    """By name the Provisioners that ask for moves and miss their aim, and for which no command is under way."""
+    commands = recorded_commands(given.snapshot)
+    busy = {node.provisioner_name for command in commands for node in command.carriers}
+    owners = {each.provisioner.name: each.provisioner for each in given.candidates}
+    crowds = {}
+    for name, owner in owners.items():
+        aim = given.simulator.options.zone_balance.of(owner.object_annotations)
+        if name in busy or not aim.move_seconds:
+            continue
+        load = zone_load(given.snapshot.nodes.values(), name, aim, given.simulator.going)
+        if zone := aim.crowded(load):
+            crowds[name] = _Crowd(aim, zone, load)
+    return crowds
+
+
+def _move(crowd: _Crowd, name: str, given: MethodInput) -> tuple[Command | None, list[tuple[Candidate, str]]]:
+    """The first node that may go, least disruption for its CPU first; and why others may not."""
+    refused: list[tuple[Candidate, str]] = []
+    simulated = 0
+    for candidate in sorted(_candidates(crowd, name, given), key=_by_disruption):
+        refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], UNDERUTILIZED)
+        if refusal is not None:
+            continue
+        if simulated == MOST_SIMULATIONS:
+            break
+        simulated += 1
+        outcome = given.simulator.simulate([candidate.node])
+        problem = outcome.problem or _problem(candidate, outcome, crowd, given)
+        if not problem:
+            return _command(candidate, outcome, crowd), refused
+        refused.append((candidate, f"stays in {crowd.zone}, which has more than its share of the CPU: {problem}"))
+    return None, refused
+
+
+def _candidates(crowd: _Crowd, name: str, given: MethodInput) -> Sequence[Candidate]:
+    return [
+        each
+        for each in given.candidates
+        if each.provisioner.name == name
+        and _zone(each) == crowd.zone
+        and consolidatable(each)
+        and each.price is not None
+        and each.name not in given.held_back
+        and each.name not in given.required
+    ]
+
+
+def _by_disruption(candidate: Candidate) -> tuple[float, str]:
+    return candidate.disruption / max(1, candidate.node.allocatable.get("cpu", 0)), candidate.name
+
+
+def _problem(candidate: Candidate, outcome: Outcome, crowd: _Crowd, given: MethodInput) -> str:
+    """Why the removal with this outcome is no move worth making; empty when it is."""
+    name, aim = candidate.provisioner.name, crowd.aim
+    if (extra := outcome.cost - candidate.cost) > aim.premium * candidate.cost + ROUNDING:
+        return f"elsewhere its pods cost ${extra:.4f} an hour more, and {aim.premium:.1%} more is allowed"
+    without = given.simulator.going | {candidate.name}
+    counted = [node for node in outcome.replacements if aim.cluster or node.provisioner == name]
+    after = zone_load(given.snapshot.nodes.values(), name, aim, without)
+    after = after.plus(planned_load(counted, given.simulator.catalog))
+    if after.share >= crowd.load.share - ROUNDING:
+        return f"no other zone takes its pods for at most {aim.premium:.1%} more"
+    return ""
+
+
+def _command(candidate: Candidate, outcome: Outcome, crowd: _Crowd) -> Command:
+    extra = outcome.cost - candidate.cost
+    money = f"for ${extra:.4f} an hour more" if extra > 0 else f"which saves ${abs(extra):.4f} an hour"
+    because = (
+        f"zone {crowd.zone} has {crowd.load.share:.0%} of the CPU, and {crowd.aim.max_share:.0%} is the most that zone "
+        f"balance wants, {money}"
+    )
+    new, allowed = outcome.cost - outcome.surplus, (1.0 + crowd.aim.premium) * candidate.cost - outcome.surplus
+    replacements = outside(outcome.replacements, (crowd.zone,), allowed / new if new > 0 else math.inf)
+    return Command(ZONE_MOVE, UNDERUTILIZED, because, (candidate,), replacements, outcome.solved)
