@@ -124,7 +124,8 @@ class AWSProvider:
         full = zones - self._subnets.zones(template)
         if full == zones:
             raise InsufficientCapacityError(
-                f"AWSNodeTemplate {template.name}: none of its subnets has a free address; add subnets to the selector"
+                f"AWSNodeTemplate {template.name}: none of its subnets is open and has a free address; add subnets to "
+                "the selector, or take the tag karpenter.sh/do-not-launch off"
             )
         self._read_types()
         self._market.sold_types()

@@ -33,4 +33,6 @@ def resolve_status(template: AWSNodeTemplate, subnets: Subnets, security_groups:
     free = FrozenMap({subnet.id: subnet.free_addresses for subnet in found or ()})
     needs_groups = template.launch_template is None or bool(template.security_group_selector)
     matching_groups = answer(lambda: security_groups.matching(template)) if needs_groups else ()
-    return TemplateStatus(matching_subnets, matching_groups, tuple(problems), tuple(unanswered), free_addresses=free)
+    closed = frozenset(subnet.id for subnet in found or () if subnet.closed)
+    told = tuple(problems), tuple(unanswered)
+    return TemplateStatus(matching_subnets, matching_groups, *told, free_addresses=free, closed_subnets=closed)

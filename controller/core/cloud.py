@@ -219,6 +219,8 @@ class TemplateStatus:
     """Of its nodes; empty where that is not known."""
     free_addresses: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     """By subnet, as EC2 counted them last."""
+    closed_subnets: frozenset[str] = frozenset()
+    """Those in which nothing is launched, by their tag."""
 
 
 @dataclass(frozen=True, slots=True)

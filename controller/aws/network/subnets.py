@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from cachetools import TTLCache
 
@@ -28,16 +28,20 @@ if TYPE_CHECKING:
 CACHE_SECONDS = 60.0
 EXHAUSTED_SECONDS = 180.0
 MAX_SUBNETS = 1000
+CLOSED_TAG: Final = "karpenter.sh/do-not-launch"
+"""A subnet with this tag and the value "true" gets no nodes: its zone is being left, by a zonal shift or by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """One subnet; `free_addresses` as EC2 counted them when it was read; `public`: it gives nodes a public address."""
+    """One subnet; `free_addresses` as EC2 counted them when it was read; `public`: it gives nodes a public address;
+    `closed`: by its tag."""
 
     id: str
     zone: str
     free_addresses: int
     public: bool = False
+    closed: bool = False
 
 
 Reservation: TypeAlias = Mapping[str, int]
@@ -75,7 +79,7 @@ class Subnets:
     def zones(
         self, template: AWSNodeTemplate, addresses: int = 0, among: Collection[str] | None = None
     ) -> frozenset[str]:
-        """The zones, of those in `among` (None: any), in which the template has a subnet with free addresses.
+        """The zones, of those in `among` (None: any), in which the template has an open subnet with free addresses.
 
         `addresses`: what a node takes. Zones without so many, launches in flight counted in, are left out; if that
         leaves none, what launches in flight take may be overestimated, and EC2 decides. Raises as `matching`.
@@ -128,7 +132,8 @@ class Subnets:
     def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
         subnets = self.matching(template)
         with self._lock:
-            return [s for s in subnets if s.free_addresses >= LEAST_FREE and s.id not in self._exhausted]
+            open_ones = [s for s in subnets if not s.closed and s.free_addresses >= LEAST_FREE]
+            return [s for s in open_ones if s.id not in self._exhausted]
 
     def _free(self, subnet: Subnet) -> int:
         return subnet.free_addresses - self._in_flight.get(subnet.id, 0)
@@ -146,6 +151,7 @@ class Subnets:
                     zone=subnet["AvailabilityZone"],
                     free_addresses=subnet["AvailableIpAddressCount"],
                     public=subnet.get("MapPublicIpOnLaunch", False),
+                    closed=any((tag["Key"], tag["Value"]) == (CLOSED_TAG, "true") for tag in subnet.get("Tags", ())),
                 )
                 for page in pages
                 for subnet in page["Subnets"]

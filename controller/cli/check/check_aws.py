@@ -89,6 +89,9 @@ class AwsCheck:
             if subnets and len(zones) < 2:
                 yield warning(subject, f"its subnets are all in {zones[0]}", "tag subnets of another zone too")
             for subnet, zone in subnets:
+                if subnet in status.closed_subnets:
+                    text = f"subnet {subnet} in {zone} is closed: nothing is launched in it"
+                    yield warning(subject, text, "take its tag karpenter.sh/do-not-launch off when the zone is well")
                 if status.free_addresses.get(subnet, FEW_ADDRESSES) < FEW_ADDRESSES:
                     text = f"subnet {subnet} in {zone} has {status.free_addresses[subnet]} free addresses"
                     yield warning(

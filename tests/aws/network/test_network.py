@@ -8,7 +8,7 @@ import pytest
 
 from controller.aws.network.security_groups import SecurityGroups, surplus_tagged
 from controller.aws.network.selector_filters import filters
-from controller.aws.network.subnets import Subnets
+from controller.aws.network.subnets import CLOSED_TAG, Subnets
 from controller.core.api.frozen import FrozenMap
 from controller.errors import CloudThrottledError, NodeTemplateError
 from sandbox.aws.faults import Fault
@@ -151,6 +151,20 @@ class TestChoice:
         by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))
         assert set(subnets.reserve(by_id, {ZONE: 12})[0]) == {ZONE}
         assert subnets.zones(by_id, 12) == {ZONE}
+
+    def test_a_subnet_that_is_closed_by_its_tag_gets_no_node_until_it_is_open(
+        self, cloud: Cloud, subnets: Subnets, two: tuple[str, str]
+    ) -> None:
+        ec2 = cloud.aws.client("ec2")
+        by_id = template(subnet_selector=FrozenMap({"aws-ids": ",".join(two)}))
+        for value, zones in (("true", {ZONE}), ("false", {ZONE}), ("true", set())):
+            closed = two[:1] if zones else two
+            ec2.create_tags(Resources=list(closed), Tags=[{"Key": CLOSED_TAG, "Value": value}])
+            cloud.clock.advance(61)
+            assert self.choose(subnets, two) == two[value == "true"] if zones else True
+            assert subnets.zones(by_id) == zones
+        assert subnets.all_zones(by_id) == {ZONE}, "types stay known"
+        assert subnets.reserve(by_id, {ZONE: 1}) == ({}, {})
 
     def test_a_zone_without_a_subnet_is_left_out(self, subnets: Subnets, two: tuple[str, str]) -> None:
         by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))
