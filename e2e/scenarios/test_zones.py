@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from controller.cli.main import main
 from e2e.cluster import Cluster
 from e2e.placement import bound_to
-from e2e.scenario import Scenario, zone_of
-from e2e.workloads import deployment, spread
+from e2e.scenario import Scenario, provisioner, zone_of
+from e2e.workloads import budget, deployment, spread
 from sandbox.world.resources import EVENTS, NODES, Obj, Resource
 
 ENDPOINT_SLICES = Resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", namespaced=True)
+KEPT = "gets hints: its traffic stays in its zones"
 ZONE, ONE_ZONE = "topology.kubernetes.io/zone", "ap-northeast-2a"
 CPUS = "karpenter.k8s.aws/instance-cpu"
 
@@ -30,7 +31,7 @@ def test_hints_come_with_even_zones_and_go_with_one_that_has_most_of_the_cpu(wor
     assert Counter(_zone(cluster, pod) for pod in pods) == dict.fromkeys({_zone(cluster, pod) for pod in pods}, 2)
     cluster.until(partial(_hinted_for_own_zone, world, 8), "every endpoint has a hint for its own zone")
     assert "TopologyAwareHintsEnabled" in _reasons(world)
-    assert _explained(world)["verdict"] == "gets hints: its traffic stays in its zones"
+    assert _explained(world)["verdict"] == KEPT
 
     large = [{"key": CPUS, "operator": "In", "values": ["48"]}, {"key": ZONE, "operator": "In", "values": [ONE_ZONE]}]
     world.provisioner("large", requirements=large, labels={"nodes": "large"}, ttlSecondsAfterEmpty=1)
@@ -46,6 +47,39 @@ def test_hints_come_with_even_zones_and_go_with_one_that_has_most_of_the_cpu(wor
     assert "kubectl annotate service" in _explained(world)["reasons"]["whatWouldHelp"][0]
     cluster.kubectl("annotate", "service", "web", "--namespace", world.namespace, "looked-at=now")
     cluster.until(partial(_hinted_for_own_zone, world, 8), "every endpoint has its hint again")
+
+
+def test_nodes_that_were_pulled_into_one_zone_are_evened_out_and_hints_come(world: Scenario) -> None:
+    """Zone moves, one node after the other, while a PodDisruptionBudget lets one pod go at a time."""
+    cluster, zones = world.cluster, [f"{ONE_ZONE[:-1]}{letter}" for letter in "abc"]
+    _balanced(world, zones, {"karpenter.sh/zone-max-share": "1"})
+    pods = deployment("web", 12, cpu="1500m", nodeSelector={"nodes": "pulled"})
+    world.deploy(pods, budget("web", maxUnavailable=1), _service("web"))
+    assert len({_zone(cluster, pod) for pod in world.running("web", 12)}) == 1, "on demand costs the same in all zones"
+    assert _explained(world)["verdict"] != KEPT
+
+    budgets = {"karpenter.sh/disruption-budgets": '[{"nodes": "100%"}]', "karpenter.sh/zone-premium": "0.5"}
+    often = {"karpenter.sh/zone-max-share": "0.4", "karpenter.sh/zone-move-interval": "1s"}
+    _balanced(world, zones, {**budgets, **often})
+    cluster.until(partial(_even, world, zones), "two of six nodes stand in each zone", 240.0)
+    assert {event["reason"] for event in cluster.all(EVENTS, "default")} >= {"DeprovisioningLaunching"}
+    world.running("web", 12)
+    cluster.kubectl("annotate", "service", "web", "--namespace", world.namespace, "looked-at=now")
+    cluster.until(partial(_hinted_for_own_zone, world, 12), "every endpoint has a hint for its own zone")
+    assert _explained(world)["verdict"] == KEPT
+
+
+def _balanced(world: Scenario, zones: list[str], annotations: dict[str, str]) -> None:
+    """Apply the scenario's Provisioner with these annotations."""
+    requirements = [{"key": CPUS, "operator": "In", "values": ["4"]}, {"key": ZONE, "operator": "In", "values": zones}]
+    spec = {"requirements": requirements, "labels": {"nodes": "pulled"}, "consolidation": {"enabled": True}}
+    asked = provisioner(world.namespace, {"providerRef": {"name": "default"}, "weight": 50, **spec})
+    asked["metadata"]["annotations"] = annotations
+    world.cluster.apply(asked)
+
+
+def _even(world: Scenario, zones: list[str]) -> bool:
+    return Counter(map(zone_of, world.cluster.nodes(world.namespace))) == dict.fromkeys(zones, 2)
 
 
 def _service(name: str) -> Obj:
