@@ -40,7 +40,7 @@ class Choice:
 
 CHOICES = (
     Choice("defaults", line=True),
-    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.0, 0.15, 0.5, 1.0)),
+    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.15, 0.5, 1.0)),
     *(Choice(f"nodeCostPerHour {cost:g}", settings={"node_cost_per_hour": cost}) for cost in (0.002, 0.05)),
     Choice("podDeletionCost false", settings={"pod_deletion_cost": False}),
     Choice("onDemandTaint false", settings={"on_demand_taint": False}),
@@ -92,18 +92,19 @@ def table(found: Sequence[Point]) -> str:
 
 def picture(found: Sequence[Point]) -> str:
     """A colour for each day: evictions to the right, $ over the bound's upwards, the choice at each point."""
-    most, highest = max(1, *(p.evictions for p in found)), max(p.ratio for p in found)
+    most, levels = max(1, *(p.evictions for p in found)), [p.ratio for p in found]
+    lowest, highest = min(levels), max(levels)
 
     def place(point: Point) -> tuple[float, float]:
         x = MARGIN + (WIDTH - 2 * MARGIN) * point.evictions / most
-        return x, HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (point.ratio - 1.0) / max(1e-9, highest - 1.0)
+        return x, HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (point.ratio - lowest) / max(1e-9, highest - lowest)
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         'font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
-        f'<text x="{MARGIN}" y="{MARGIN - 10}">$ of the day ÷ bound, 1 to {highest:.2f}</text>',
+        f'<text x="{MARGIN}" y="{MARGIN - 10}">$ of the day ÷ bound, {lowest:.2f} to {highest:.2f}</text>',
         f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">evictions, up to {most}</text>',
     ]
     for number, day in enumerate(dict.fromkeys(p.day for p in found)):
@@ -115,5 +116,7 @@ def picture(found: Sequence[Point]) -> str:
         for point in own:
             x, y = place(point)
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
-            parts.append(f'<text x="{x + 5:.1f}" y="{y - 5:.1f}" fill="{colour}">{point.choice.name}</text>')
+            side, anchor = (-5, "end") if x > WIDTH / 2 else (5, "start")
+            label = f'<text x="{x + side:.1f}" y="{y - 5:.1f}" fill="{colour}" text-anchor="{anchor}">'
+            parts.append(f"{label}{point.choice.name}</text>")
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -20,7 +20,8 @@ lived in virtual time. The controller's loops are the real ones; the API server,
 the controller's steps, without HTTP. Karpenter lived the day on a real control plane: its processor time and requests
 have that in them. With `--real --figures FILE` NodeLess lives it there, too; `--figures FILE` alone shows that run in a
 column. A machine costs from its launch until its end is asked for. Bound: no fleet for a phase's pods costs
-less (a linear program). Other days: `python -m bench life --seed N`; money against moves: `python -m bench frontier`.
+less (a linear program). Other days: `python -m bench life --seed N`.
+[Money against moves](life-frontier.md) has the same day under other settings.
 
 """
 
