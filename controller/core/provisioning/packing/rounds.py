@@ -71,8 +71,6 @@ class Rounds:
         self.scale = _scale(masks.catalog.allocatable, masks.existing.free)
         self.allocator = Allocator(masks, domains, packer.style, early)
         self.bundler = Bundler(topology, masks, domains)
-        self._taken_back = False
-        """Whether any units were returned: their domains' counts may then break rules of units placed before."""
         self._retry = False
         """Whether the current round changed what the next may do, even if it placed nothing."""
         self._progress_of = {one.pod_class.index: one for one in progress}
@@ -176,7 +174,6 @@ class Rounds:
         """Take units without room out of the counts; their joint domain is not tried again at this step."""
         self.allocator.take_back(allocation, amount)
         if allocation.domain is not None:
-            self._taken_back = True
             self._retry = True
             for member in allocation.bundle.members:
                 by_class[member.pod_class.index].blocked.add(allocation.domain.values)
@@ -228,13 +225,12 @@ class Rounds:
     def broken(self) -> list[TopologyGroup]:
         """The groups whose required rule does not hold in the end, though it held for each unit when it was allocated.
 
-        Units of other classes may have come to spreads that only count them; returned units may have left others
-        without the pods they depend on.
+        Units of other classes may have come to spreads that only count them, or to another domain than pods with an
+        affinity to them that went first; returned units may have left others without the pods they depend on.
         """
         constrained_first = self.packer.style.constrained_first
         groups = [group for group in self.topology.groups.values() if group.batch_owners and group.required]
-        changed = [group for group in groups if self._taken_back or group.key.kind is RuleKind.SPREAD]
-        return [group for group in changed if not holds(group, constrained_first=constrained_first)]
+        return [group for group in groups if not holds(group, constrained_first=constrained_first)]
 
     @property
     def left(self) -> int:
@@ -289,7 +285,7 @@ class Rounds:
         """Take back units from the domains where the group's rule does not hold for them; how many."""
         if group.key.kind is RuleKind.SPREAD:
             return sum(self._take_from(group, domain, excess) for domain, excess in self._overfull(group).items())
-        return sum(self._take_from(group, domain, owners) for domain, owners in [*group.owners.items()] if owners)
+        return sum(self._take_from(group, domain, group.owners[domain]) for domain in alone(group))
 
     def _take_from(self, group: TopologyGroup, domain: str, most: int) -> int:
         """Take back up to so many of the units that came last to a domain with the group's rule; how many."""
@@ -303,7 +299,6 @@ class Rounds:
         remove(self.packer, share, units)
         self.allocator.take_back(share.allocation, units)
         self._count_hosts(share.allocation, -units)
-        self._taken_back = True
         bundle = share.allocation.bundle
         for member in bundle.members:
             self._progress_of[member.pod_class.index].left += units * member.pods
@@ -317,14 +312,25 @@ def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
 
     constrained_first: a spread needs to hold only if the pods that it counts without binding them are bound last.
     """
-    occupied = [domain for domain, owners in group.owners.items() if owners > 0]
     if group.key.key == labels.HOSTNAME or group.key.kind is RuleKind.ANTI_AFFINITY:
         return True
     if group.key.kind is RuleKind.AFFINITY:
-        if sum(count > 0 for count in group.max_matched.values()) == 1:
-            return all(group.max_matched.get(domain, 0) > 0 for domain in occupied)
-        return all(group.max_matched.get(domain, 0) > group.owners[domain] for domain in occupied)
+        return not alone(group)
     return not excesses(group, constrained_first=constrained_first)
+
+
+def alone(group: TopologyGroup) -> list[str]:
+    """Affinity: the domains with owners that need a matching pod there.
+
+    Owners that match themselves need no others while all that match are in one domain: one of them is bound first. Else
+    kube-scheduler may bind those of another domain first, which leaves them none.
+    """
+    only = sum(count > 0 for count in group.max_matched.values()) == 1
+    return [
+        domain
+        for domain, owners in group.owners.items()
+        if owners > 0 and group.max_matched.get(domain, 0) <= (0 if only else group.matched_owners[domain])
+    ]
 
 
 def excesses(group: TopologyGroup, *, constrained_first: bool = False) -> dict[str, int]:

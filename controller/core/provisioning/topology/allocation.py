@@ -228,6 +228,7 @@ class Allocator:
             if surely:
                 group.min_matched[value] += amount * rule.matched
             group.owners[value] += amount * rule.owned
+            group.matched_owners[value] += amount * rule.matched_owners
 
     def take_back(self, allocation: Allocation, amount: int) -> None:
         """Undo the counts of units for which no node of the domain had room, and block the domain for their bundle."""

@@ -120,17 +120,19 @@ def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[U
 def summed(rules: Iterable[tuple[UnitRule, int]]) -> list[UnitRule]:
     """Join rules with the number of units that have each, into one per group."""
     groups: dict[int, TopologyGroup] = {}
-    matched, owned = Counter[int](), Counter[int]()
+    matched, owned, both = Counter[int](), Counter[int](), Counter[int]()
     obeyed: set[int] = set()
     for rule, units in rules:
         index = rule.group.index
         groups[index] = rule.group
         matched[index] += units * rule.matched
         owned[index] += units * rule.owned
+        both[index] += units * rule.matched_owners
         if rule.obeys:
             obeyed.add(index)
     return [
-        UnitRule(group, matched[index], owned[index], index in obeyed, not obeyed) for index, group in groups.items()
+        UnitRule(group, matched[index], owned[index], index in obeyed, not obeyed, both[index])
+        for index, group in groups.items()
     ]
 
 

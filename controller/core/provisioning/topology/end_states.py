@@ -54,7 +54,8 @@ class _GroupStates:
         if kind is RuleKind.AFFINITY:
             present = counts > 0
             together = (present.sum(axis=1) == 1) & ~((bound > 0) & ~present).any(axis=1)
-            return np.asarray(together | ~((bound > 0) & (counts <= bound)).any(axis=1), dtype=np.bool_)
+            lonely = (bound > 0) & (counts <= units @ (self.matches * self.obeys))
+            return np.asarray(together | ~lonely.any(axis=1), dtype=np.bool_)
         alone = (bound == 1) & (new == 1) & (units @ (self.matches * self.obeys) == 1)
         kept_off = (bound > 0) & ((self.matched > 0) | ((new > 0) & ~alone))
         repelled = kept_off | ((new > 0) & (self.owners > 0))

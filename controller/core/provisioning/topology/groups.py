@@ -64,7 +64,7 @@ class TopologyGroup:
     max_matched, min_matched: bounds on the matched pods; a planned pod whose node may or may not pass the group's node
     filter counts only in `max_matched`. unconstrained: those of `max_matched` that are planned and that no rule binds:
     kube-scheduler may bind them after all others. owners: pods that have the rule (anti-affinity: as a required term,
-    since only these repel).
+    since only these repel). matched_owners: of the planned owners those that are matched.
     """
 
     index: int
@@ -72,6 +72,7 @@ class TopologyGroup:
     max_matched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     min_matched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     owners: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    matched_owners: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unconstrained: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     domains: frozenset[str] = frozenset()
     """Spread: the values over which kube-scheduler takes the minimum, those of planned nodes included."""
@@ -101,7 +102,7 @@ class UnitRule:
 
     matched: pods of the unit that the group's selector counts. owned: its pods that have the rule as a required one.
     obeys: the unit may only go where the rule holds. unconstrained: no topology rule restricts the unit, so
-    kube-scheduler may bind it at any time, also after all others.
+    kube-scheduler may bind it at any time, also after all others. matched_owners: its pods that are both.
     """
 
     group: TopologyGroup
@@ -109,6 +110,7 @@ class UnitRule:
     owned: int
     obeys: bool
     unconstrained: bool = False
+    matched_owners: int = 0
 
     @property
     def host(self) -> bool:
@@ -260,8 +262,9 @@ class Topology:
         groups = {index: self._listed[index] for index in required}
         for selector in matching:
             groups.update((group.index, group) for group in self._of_selector.get(selector, ()))
-        return tuple(
-            UnitRule(group, int(matched), int(required.get(index, False)), index in required, not required)
-            for index, group in sorted(groups.items())
-            if (matched := matching.issuperset(group.key.selectors)) or index in required
-        )
+        rules = []
+        for index, group in sorted(groups.items()):
+            matched, owned = int(matching.issuperset(group.key.selectors)), int(required.get(index, False))
+            if matched or index in required:
+                rules.append(UnitRule(group, matched, owned, index in required, not required, matched & owned))
+        return tuple(rules)

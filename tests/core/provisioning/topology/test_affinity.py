@@ -14,7 +14,19 @@ from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from controller.core.api.workloads import Namespace
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import SMALL, WEB, homes, near, preferring, skew, solved, spread
+from tests.core.provisioning.plans import (
+    DEFAULTS,
+    FIRST,
+    SMALL,
+    WEB,
+    homes,
+    in_zones,
+    near,
+    preferring,
+    skew,
+    solved,
+    spread,
+)
 from tests.factories import (
     ZONES,
     instance_type,
@@ -62,6 +74,34 @@ def test_self_affinity_over_zones_ends_in_one_zone_that_all_its_classes_can_use(
     only_b = pending_pods(2, labels=WEB, required_pod_affinity=term, node_selector={keys.ZONE: ZONES[1]})
     posed = problem(pending=[*anywhere, *only_b])
     assert set(homes(solved(posed), posed).values()) == {ZONES[1]}
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_an_affinity_that_pods_match_themselves_follows_younger_pods_that_can_go_nowhere_else(pinned: bool) -> None:
+    """The older one, first in its zone, would have no place once kube-scheduler binds the younger one elsewhere."""
+    one = pending_pod(labels=WEB, required_pod_affinity=(near(),))
+    zoned = replace(one, spec=replace(one.spec, node_selector=FrozenMap({keys.ZONE: ZONES[0]} if pinned else {})))
+    younger = pending_pod(labels=WEB, required_pod_affinity=(near(of=selector(app="db")),))
+    here = state_node(node=node(name="n", zone=ZONES[1]), pods=[running_pod(node="n", labels={"app": "db"})])
+    posed = problem(pending=[replace(zoned, created=0.0), replace(younger, created=9.0)], nodes=[here])
+    for options in (FIRST, DEFAULTS):
+        plan = solved(posed, options)
+        assert [each.pod for each in plan.unplaced] == ([zoned.key] if pinned else [])
+        assert set(homes(plan, posed).values()) == {ZONES[1]}
+
+
+def test_followers_that_do_not_match_themselves_may_outnumber_the_targets_of_one_zone_among_two() -> None:
+    """Two nodes are enough: both followers beside the one target in one zone, and the three of the other zone."""
+    catalog = [instance_type(name="m5.xlarge", cpu=4, memory="16Gi", capacity_types=(keys.ON_DEMAND,))]
+    targets = [
+        pending_pod(labels=WEB, required_node_affinity=in_zones(ZONES[0])),
+        *pending_pods(3, requests={"cpu": "1200m"}, labels=WEB, required_node_affinity=in_zones(ZONES[1])),
+    ]
+    followers = pending_pods(2, requests={"cpu": "1"}, required_pod_affinity=(near(),))
+    plan = solved(problem(pending=[*targets, *followers], catalog=catalog))
+    assert len(plan.new_nodes) == 2
+    assert plan.proof is not None
+    assert plan.proof.least == pytest.approx(plan.cost_per_hour)
 
 
 def test_running_pods_decide_where_pods_with_affinity_may_go() -> None:
