@@ -24,13 +24,19 @@ def violations(posed: Document, options: SolveOptions = FIRST, *, complete: bool
     return [*left, *(str(each) for each in audit(solved.plan, solved.problem))]
 
 
-@pytest.mark.parametrize(("seed", "left"), [(1, 57), (4, 114), (15, 52)])
-def test_pods_with_several_spreads_are_planned_where_kube_scheduler_can_bind_them(seed: int, left: int) -> None:
-    """Seed 1: nodes lack room for what was allocated; 4: spreads count others' pods; 15: nodes without a label.
+@pytest.mark.parametrize(
+    ("seed", "pods", "workloads", "left"),
+    [(1, 400, 16, 57), (4, 400, 16, 114), (15, 400, 16, 52), (48, 40, 6, 0), (1, 20, 4, 2)],
+)
+def test_pods_with_several_spreads_are_planned_where_kube_scheduler_can_bind_them(
+    seed: int, pods: int, workloads: int, left: int
+) -> None:
+    """Of 400 pods, 1: nodes lack room for what was allocated; 4: spreads count others' pods; 15: nodes without a label.
+    Of 40: only in turn have all a place. Of 20: only where those left out then come before the others.
 
     left: pods that kube-scheduler finds no place for beside this plan (`make judge`).
     """
-    solved = timed(spreads.problem(seed), FIRST)
+    solved = timed(spreads.problem(seed, pods, workloads), FIRST)
     assert [str(each) for each in audit(solved.plan, solved.problem)] == []
     assert len(solved.plan.unplaced) <= left
 

@@ -15,6 +15,10 @@ class PackingStyle:
     certain_counts: bool = False
     """Units that a spread counts only on some nodes (its node filter) are allocated to those nodes or to the others, so
     that counts are certain; else they are bounds, to both of which the spread is held."""
+    in_turn: bool = False
+    """Bundles are allocated in turn, one unit each, so that domains fill up together where a spread counts several
+    workloads. Else one bundle is allocated as far as possible before the next: those that have raised the least domain
+    then stand in the domains of bundles that may go nowhere else, too."""
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
@@ -23,3 +27,9 @@ def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
     if not unsettled:
         return (first,)
     return first, PackingStyle(certain_counts=True), PackingStyle(constrained_first=True, certain_counts=True)
+
+
+def styles_in_turn(*, unsettled: bool) -> tuple[PackingStyle, ...]:
+    """Styles that may place pods which rules over domains left out in the others."""
+    first = PackingStyle(in_turn=True)
+    return (first, PackingStyle(in_turn=True, certain_counts=True)) if unsettled else (first,)

@@ -263,7 +263,7 @@ class Rounds:
 
         What was taken back, from this domain or others, may have made room for them.
         """
-        tied = [one for one in self.progress if any(rule.obeys for rule in self._bundle(one).rules.domain)]
+        tied = self._tied()
         before = self.left + 1
         while self.left < before:
             before = self.left
@@ -271,6 +271,15 @@ class Rounds:
                 one.step = 0
                 one.blocked.clear()
                 self._run([one], careful=True, considerate=True)
+
+    @property
+    def left_by_domains(self) -> frozenset[int]:
+        """The classes, by index, with pods without a place that have rules over domains."""
+        return frozenset(one.pod_class.index for one in self._tied() if one.left)
+
+    def _tied(self) -> list[Progress]:
+        """The classes that obey rules over domains."""
+        return [one for one in self.progress if any(rule.obeys for rule in self._bundle(one).rules.domain)]
 
     def _withdraw_broken(self) -> None:
         """Take back units until the rules of all that are left hold."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
 from controller.core.provisioning.packing.packer import Packer, weight_premiums
 from controller.core.provisioning.packing.rounds import Progress, Rounds
-from controller.core.provisioning.packing_style import PackingStyle, alternative_styles
+from controller.core.provisioning.packing_style import PackingStyle, alternative_styles, styles_in_turn
 from controller.core.provisioning.plan import (
     DearPreference,
     Proof,
@@ -62,11 +62,7 @@ class Solver:
         rounds = self._sound(PackingStyle())
         plan = self._plan(rounds)
         if len(plan.unplaced) > len(compiled.unreadable) and self._tied():
-            for style in alternative_styles(unsettled=rounds.unsettled):
-                other = self._sound(style)
-                other_plan = self._plan(other)
-                if len(other_plan.unplaced) < len(plan.unplaced):
-                    rounds, plan = other, other_plan
+            rounds, plan = self._fewer_left(rounds, plan)
         least = None
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
@@ -75,6 +71,27 @@ class Solver:
         if least is not None and (least > 0 or (plan.existing and not plan.new_nodes)):
             plan = replace(plan, proof=Proof(self._cost(plan), least))
         return self._with_ignored_preferences(plan)
+
+    def _fewer_left(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[Rounds, SchedulingPlan]:
+        """The packing that leaves fewest pods out: in other styles, in turn, and with those that were left in front."""
+
+        def try_styles(styles: Iterable[PackingStyle], early: frozenset[int] = frozenset()) -> None:
+            nonlocal rounds, plan
+            for style in styles:
+                if len(plan.unplaced) == len(self.compiled.unreadable):
+                    break
+                other = self._sound(style, early)
+                other_plan = self._plan(other)
+                if len(other_plan.unplaced) < len(plan.unplaced):
+                    rounds, plan = other, other_plan
+
+        unsettled = rounds.unsettled
+        try_styles(alternative_styles(unsettled=unsettled))
+        if rounds.left_by_domains:
+            try_styles(styles_in_turn(unsettled=unsettled))
+        if rounds.left_by_domains:
+            try_styles(styles_in_turn(unsettled=unsettled), rounds.left_by_domains)
+        return rounds, plan
 
     def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
         """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven."""
@@ -97,13 +114,13 @@ class Solver:
                 plan = min(plan, self._plan(rounds), key=self._rank)
         return plan, least if len(plan.unplaced) == left else None
 
-    def _sound(self, style: PackingStyle) -> Rounds:
-        """A first packing in one style in which all required rules hold."""
-        rounds = self.attempt(style)
+    def _sound(self, style: PackingStyle, early: frozenset[int] = frozenset()) -> Rounds:
+        """A first packing in one style in which all required rules hold. `early`: see `Rounds`."""
+        rounds = self.attempt(style, early=early)
         broken = rounds.broken()
         if not broken:
             return rounds
-        candidates, early = [rounds], frozenset[int]()
+        candidates = [rounds]
         while broken and len(candidates) <= MOST_REORDERED:
             more = candidates[-1].disregarding(broken) - early
             if not more:

@@ -8,7 +8,7 @@ kube-scheduler could take.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -24,6 +24,8 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 MOST_FILTERS = 3
 """Node filters by which the domains of a bundle are split at most: each may double them."""
+TURNS = 200
+"""With the style `in_turn`: bundles of more units are allocated more than one unit in a turn."""
 ABSENT = "\0absent"
 """The domain of nodes without the label: anti-affinity does not apply there."""
 
@@ -99,13 +101,22 @@ class Allocator:
         remaining.sort(key=self._turn)
         self._count_followers(remaining)
         while remaining:
+            before = sum(each.left for each in remaining)
+            most = 1 if single else self._most_in_turn(remaining)
             for each in remaining:
-                allocations += self._allocate(each, single=single, considerate=considerate)
+                allocations += self._allocate(each, most=most, considerate=considerate)
             unfinished = [each for each in remaining if each.left]
-            if single or len(unfinished) == len(remaining):
+            stuck = len(unfinished) == len(remaining)
+            if self.style.in_turn:
+                stuck = sum(each.left for each in unfinished) == before
+            if single or stuck:
                 break
             remaining = unfinished
-        return allocations
+        return _merged(allocations) if self.style.in_turn else allocations
+
+    def _most_in_turn(self, remaining: Sequence[_Remaining]) -> int | None:
+        """How many units of each bundle are allocated before the next has its turn; None: as many as possible."""
+        return 1 + max(each.left for each in remaining) // TURNS if self.style.in_turn else None
 
     def _turn(self, remaining: _Remaining) -> tuple[bool, bool, int, int, str]:
         """Sort unconstrained pods first (kube-scheduler may bind them at any time), then by wait, then by domains."""
@@ -193,7 +204,9 @@ class Allocator:
                         followers[rule.group.index][domain.values[place]] += each.left
         self._followers = followers
 
-    def _allocate(self, remaining: _Remaining, *, single: bool, considerate: bool) -> list[Allocation]:
+    def _allocate(self, remaining: _Remaining, *, most: int | None, considerate: bool) -> list[Allocation]:
+        """Allocate as many units as the rules permit, at most so many."""
+        keep = 0 if most is None else max(0, remaining.left - most)
         counts: dict[tuple[str, ...], int] = defaultdict(int)
 
         def assign(domain: JointDomain, amount: int) -> None:
@@ -201,15 +214,15 @@ class Allocator:
             remaining.left -= amount
             self._record(remaining.rules, domain, amount)
 
-        if not single:
+        if most is None:
             for domain, amount in _even_rounds(remaining):
                 assign(domain, amount)
-        at_once = not single and _affinity_alone(remaining)
-        while remaining.left and not (single and counts):
+        at_once = _affinity_alone(remaining)
+        while remaining.left > keep:
             best = _best(remaining, self._followers, considerate=considerate)
             if best is None:
                 break
-            assign(best, remaining.left if at_once else 1)
+            assign(best, remaining.left - keep if at_once else 1)
         by_values = {domain.values: domain for domain in remaining.domains} if counts else {}
         return [Allocation(remaining.bundle, by_values[v].mask, by_values[v], n) for v, n in counts.items() if n]
 
@@ -235,6 +248,18 @@ class Allocator:
         if allocation.domain is not None:
             self._record(allocation.bundle.rules.positioned, allocation.domain, -amount)
             allocation.bundle.blocked.add(allocation.domain.values)
+
+
+def _merged(allocations: Iterable[Allocation]) -> list[Allocation]:
+    """One allocation for each bundle and joint domain, in the order of the first of each."""
+    merged: dict[tuple[int, tuple[str, ...] | None], Allocation] = {}
+    for each in allocations:
+        key = (id(each.bundle), each.domain.values if each.domain is not None else None)
+        if key in merged:
+            merged[key].count += each.count
+        else:
+            merged[key] = each
+    return list(merged.values())
 
 
 def _pin(key: str, value: str) -> Requirement:

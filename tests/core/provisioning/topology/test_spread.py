@@ -14,7 +14,7 @@ from controller.core.api.pod import LabelSelector, SelectorRequirement, Tolerati
 from controller.core.provisioning.packing.rounds import holds
 from controller.core.provisioning.topology.groups import GroupKey, RuleKind, TopologyGroup
 from controller.core.state.snapshot import StateNode
-from tests.core.provisioning.plans import SMALL, WEB, homes, in_zones, near, skew, solved, spread
+from tests.core.provisioning.plans import FIRST, SMALL, WEB, homes, in_zones, near, skew, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -391,3 +391,14 @@ def test_pods_that_a_spread_may_count_or_not_keep_its_owners_from_no_zone(taints
     later = [replace(each, created=3600.0) for each in owners]
     pools = [provisioner(name="a", taints=[Taint("a")]), provisioner(name="b")]
     assert solved(problem(pending=[*nine, *later], catalog=kinds, provisioners=pools)).unplaced == ()
+
+
+def test_pods_of_one_zone_get_their_part_of_a_spread_that_counts_others() -> None:
+    """Eight for zone a, sixteen for any zone: all have a place if those sixteen leave zone a to the eight."""
+    rule = (spread(skew=2, affinity_policy="Ignore"),)
+    pinned = pending_pods(8, labels=WEB, topology_spread=rule, required_node_affinity=in_zones(ZONES[0]))
+    free = pending_pods(16, labels=WEB, requests=SMALL, topology_spread=rule)
+    posed = problem(pending=[*pinned, *free])
+    plan = solved(posed, FIRST)
+    assert plan.unplaced == ()
+    assert skew(plan, posed)[-1] == 8
