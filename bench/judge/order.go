@@ -114,7 +114,9 @@ func (s *scheduler) bindStage(stage []*class) {
 }
 
 // bindClass takes what it can of a class. Its pods are asked for in turn round the nodes, so that spread is filled
-// evenly with few questions; the pods are alike, so that one question serves them all until volumes change hands.
+// evenly with few questions; the pods are alike, so that one question serves them all until volumes change hands. Pods
+// with spreads are asked for one by one: of what it was told of taken pods, PodTopologySpread keeps the least count right
+// for two domains only, and which two is by chance where several have it.
 func (s *scheduler) bindClass(some *class) bool {
 	progress := false
 	for len(some.pods) > 0 {
@@ -131,7 +133,8 @@ func (s *scheduler) bindClass(some *class) bool {
 			progress = true
 			some.pods = append(slices.Clone(some.pods[index+1:]), some.pods[:index]...)
 			some.nodes = append(slices.Clone(some.nodes[index+1:]), some.nodes[:index]...)
-			if len(some.pods) == 0 || len(pod.Spec.Volumes) > 0 || asked.took(pod, node) != nil {
+			alone := len(pod.Spec.Volumes) > 0 || len(pod.Spec.TopologySpreadConstraints) > 0
+			if len(some.pods) == 0 || alone || asked.took(pod, node) != nil {
 				break
 			}
 		}
