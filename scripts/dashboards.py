@@ -297,7 +297,7 @@ CAPACITY = dashboard(
                     stat(
                         "Unavailable offerings",
                         "sum(nodeless_unavailable_offerings)",
-                        text="Left out of plans because EC2 recently had no capacity for them.",
+                        text="Left out of plans: EC2 had no capacity for them, or their zone no free addresses.",
                     ),
                 ]
             ],

@@ -244,7 +244,7 @@ COMPARISON_AGE = _gauge("nodeless_price_comparison_age_seconds", "Since fresh pa
 COMPARISON_TIME = _histogram("nodeless_price_comparison_duration_seconds", "Duration of computing the two.")
 UNAVAILABLE_OFFERINGS = _gauge(
     "nodeless_unavailable_offerings",
-    "Offerings left out of plans because EC2 recently had no capacity for them.",
+    "Offerings left out of plans: EC2 recently had no capacity for them, or their zone no free addresses.",
     *("capacity_type", "zone"),
 )
 SUBNET_FREE_ADDRESSES = _gauge(

@@ -138,6 +138,18 @@ def test_a_reason_with_a_limit_has_its_burst_and_then_its_rate(client: KubeClien
     assert recorder.dropped == 185
 
 
+def test_of_a_burst_a_hundred_nodes_are_said_to_be_launched_and_then_two_a_second(client: KubeClient) -> None:
+    clock = ManualClock()
+    recorder = EventRecorder(client, clock)
+    for number in range(150):
+        recorder.publish(ObjectRef("v1", "Node", f"n{number}"), "Normal", "Launched", "On demand")
+    assert recorder.dropped == 50
+    clock.advance(1.0)
+    for number in range(150, 160):
+        recorder.publish(ObjectRef("v1", "Node", f"n{number}"), "Normal", "Launched", "On demand")
+    assert recorder.dropped == 58
+
+
 def test_a_server_that_is_away_blocks_nobody_and_is_said_once(client: KubeClient) -> None:
     away = KubeClient(
         Connection("http://127.0.0.1:1", client.connection.pool, client.connection.configuration), client.options

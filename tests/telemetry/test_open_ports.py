@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPResponse
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -12,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.errors import ValidationError
-from controller.telemetry.http_server import Guarded, Page, PageServer
+from controller.telemetry.http_server import MAX_PAGES, Guarded, Page, PageServer
 from controller.telemetry.open_ports import Serving
 
 
@@ -24,13 +25,34 @@ def serving() -> Iterator[Serving]:
     made.stop()
 
 
-def get(server: PageServer, path: str) -> tuple[int, str]:
+def get(server: PageServer, path: str, timeout_seconds: float = 5.0) -> tuple[int, str]:
     try:
-        answer: HTTPResponse = urlopen(f"http://localhost:{server.port}{path}", timeout=5)
+        answer: HTTPResponse = urlopen(f"http://localhost:{server.port}{path}", timeout=timeout_seconds)
     except HTTPError as error:
         return error.code, error.read().decode()
     with answer:
         return answer.status, answer.read().decode()
+
+
+def test_four_pages_are_made_at_once_and_a_fifth_is_refused(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.telemetry.http_server.CLIENT_SECONDS", 0.2)
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(_query: object) -> Page:
+        begun.release()
+        assert go_on.wait(60)
+        return Page(b"late")
+
+    serving.pages.routes["/slow"] = slow
+    with ThreadPoolExecutor(MAX_PAGES) as clients:
+        answers = [clients.submit(get, serving.pages, "/slow", 60.0) for _ in range(MAX_PAGES)]
+        try:
+            assert all(begun.acquire(timeout=60) for _ in answers)
+            assert get(serving.pages, "/metrics", 60.0)[0] == 503
+        finally:
+            go_on.set()
+        assert [each.result() for each in answers] == [(200, "late")] * MAX_PAGES
+    assert get(serving.pages, "/metrics")[0] == 200
 
 
 def test_probes_name_every_check_and_fail_with_what_is_wrong(serving: Serving) -> None:

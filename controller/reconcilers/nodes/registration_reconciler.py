@@ -56,30 +56,37 @@ class RegistrationReconciler:
         self._complete = {uid: seen for uid, seen in self._complete.items() if uid in uids}
         starting = {node.provisioner_name for node in owned if node.node.ready and not node.initialized}
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
-        due = [node for node in owned if self._nodes.ready(node.node.uid) and self._lacks(node, snapshot, view)]
-        list(self._executor.map(lambda node: self._update(node.node, _owner(node, snapshot), view), due))
+        ready = [node for node in owned if self._nodes.ready(node.node.uid)]
+        due = [(node, patch) for node in ready if (patch := self._lacks(node, snapshot, view)) != {}]
+        list(self._executor.map(lambda each: self._update(each[0].node, _owner(each[0], snapshot), view, each[1]), due))
         waiting_for_catalog = any(name not in view.types for name in starting)
         return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
 
-    def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> bool:
-        """Whether something is to be written, or to be asked of the cloud; a node that lacks nothing is forgotten."""
+    def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> dict[str, Any] | None:
+        """What is to be written; None: the cloud is to be asked first. A node that lacks nothing is forgotten."""
         owner, uid, version = _owner(node, snapshot), node.node.uid, node.node.resource_version
         if self._complete.get(uid) == (version, owner.uid):
-            return False
+            return {}
+        if needs_instance(node.node):
+            return None
         try:
-            lacks = needs_instance(node.node) or bool(_patch(node.node, owner, view, None))
-        except ValueError:
-            return True  # `_update` meets it again, and reports it
-        if not lacks:
+            patch = _patch(node.node, owner, view, None)
+        except ValueError as error:
+            self._nodes.failed(uid, error, "Registration failed", node=node.name)
+            return {}
+        if not patch:
             self._nodes.succeeded(uid)
             if node.initialized:
                 self._complete[uid] = version, owner.uid
-        return lacks
+        return patch
 
-    def _update(self, node: Node, provisioner: Provisioner, view: CatalogView) -> None:
+    def _update(self, node: Node, provisioner: Provisioner, view: CatalogView, patch: dict[str, Any] | None) -> None:
+        """Write the patch; None: the one with what the instance tells."""
+        document = None
         try:
-            document = self._instance_document(node, provisioner)
-            patch = {} if document is ENDING else _patch(node, provisioner, view, document)
+            if patch is None:
+                document = self._instance_document(node, provisioner)
+                patch = {} if document is ENDING else _patch(node, provisioner, view, document)
             written = self._kube.patch(NODES, node.name, patch) if patch else None
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node changed during its registration", node=node.name, error=str(error))
@@ -101,7 +108,7 @@ class RegistrationReconciler:
 
     def _instance_document(self, node: Node, provisioner: Provisioner) -> dict[str, Any] | None:
         """Labels known from the instance alone, for a kubelet that registered before its Node was created."""
-        if not node.provider_id or not needs_instance(node):
+        if not node.provider_id:
             return None
         instance = self._cloud.find(node.provider_id)
         if instance is not None and instance.state in GOING:

@@ -7,7 +7,6 @@ There are no kubelets here: the test brings nodes up and binds pods, as a kubele
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,13 +37,17 @@ from tests.reconcilers.conftest import World, world
 
 __all__ = ["world"]
 
+pytestmark = pytest.mark.timeout(600)
+
 QUICK = replace(SETTINGS, batch_idle_duration_seconds=0.1, batch_max_duration_seconds=0.5)
 TIMES = OperatorTimes(
     termination=TerminationTimes(0.05, 0.1, BackoffTimes(0.05, 0.5)),
     garbage=GarbageTimes(0.5, 1000, 0.5, 0.05),
     backoff=BackoffTimes(0.1, 1.0),
 )
-DEADLINE_SECONDS = 60.0
+TURNS = 1200
+"""Turns of the test's world before what it waits for counts as missed: a minute, and longer on a busy machine, as they
+take longer there, too."""
 PODS_WANTED = 4
 TYPES = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large", "m5.xlarge", "c5.large"]}
 BOTH = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
@@ -87,12 +90,12 @@ class Day:
 
     def until(self, done: Callable[[Snapshot], Any], what: str) -> Snapshot:
         """Let the world go on until the condition holds."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not done(snapshot := self.world.informers.snapshot()):
-            assert time.monotonic() < deadline, f"{what} did not come true; log: {self.said()}"
+        for _ in range(TURNS):
+            if done(snapshot := self.world.informers.snapshot()):
+                return snapshot
             self.step(snapshot)
             self.world.clock.wait(self.world.stop, 0.05)
-        return snapshot
+        pytest.fail(f"{what} did not come true; log: {self.said()}")
 
     def all_run(self) -> Snapshot:
         """Every pod has its node, and every instance that lives has one too: nothing leaked."""
@@ -191,13 +194,14 @@ def acting(day: Day) -> Iterator[Operator]:
 
 
 def test_throttled_at_every_call_for_a_while(day: Day) -> None:
-    day.aws.faults.add(Fault(code="RequestLimitExceeded", forSeconds=3))
+    day.aws.faults.add(Fault(code="RequestLimitExceeded"))
     with acting(day):
         day.add_pods()
+        day.until(lambda _: day.lines("Pass failed"), "a pass fails")
+        day.aws.faults.clear()
         day.all_run()
+        day.until(lambda _: day.lines("Recovered"), "it is said to be over")
     day.said_once()
-    assert day.lines("Pass failed") > 0
-    assert day.lines("Recovered") > 0
 
 
 def test_no_capacity_in_all_offerings_but_one(day: Day) -> None:

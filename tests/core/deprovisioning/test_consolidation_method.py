@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
 from controller.core.deprovisioning.method import Proposal
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
-from tests.core.deprovisioning.builders import ROOM, keeping_apart, method_input, owner, reasons, removed, standing
+from tests.core.deprovisioning.builders import NOW, ROOM, keeping_apart, method_input, owner, reasons, removed, standing
 
 TIMES = ConsolidationTimes(settle_seconds=15.0, quiet_seconds=300.0, search_seconds=2.0)
 DEAR = standing("a", "c5.2xlarge", {"cpu": "1"})
@@ -44,6 +46,20 @@ def test_a_removal_whose_node_is_gone_is_forgotten() -> None:
     decide(method, cluster(DEAR), 100.0)
     assert removed(decide(method, cluster(version=2), 110.0)) == []
     assert removed(decide(method, cluster(DEAR, version=3), 115.0)) == [], "a node of the same name settles anew"
+
+
+def test_no_search_begins_while_pods_of_the_last_command_arrive() -> None:
+    """For 30 s from its beginning; the command of another method holds nothing up."""
+
+    def found(method: str, age: float) -> bool:
+        record = Record("id", method, "cheaper", ("b",), (), NOW - age)
+        leaving = standing("b", "c5.large", annotations=FrozenMap({COMMAND_ANNOTATION: write_record(record)}))
+        view, searching = cluster(DEAR, leaving), Consolidation(TIMES)
+        decide(searching, view, 100.0)
+        return removed(decide(searching, view, 115.0)) == [["a"]]
+
+    assert [found("consolidation", age) for age in (0.0, 29.0, 30.0)] == [False, False, True]
+    assert found("drift", 0.0)
 
 
 def test_where_nothing_changed_no_new_search_begins() -> None:

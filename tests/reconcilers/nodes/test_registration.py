@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -26,9 +27,9 @@ def initialized(name: str) -> Any:
     return lambda snapshot: snapshot.nodes[name].initialized
 
 
-def launched(world: World, *, instance_type: str = "m5.large") -> str:
+def launched(world: World, *, instance_type: str = "m5.large", number: int = 1) -> str:
     """A node as a launch leaves it; its name."""
-    instance = world.cloud.add(cloud_instance(instance_type=instance_type))
+    instance = world.cloud.add(cloud_instance(instance_type=instance_type, number=number))
     provisioner = world.informers.snapshot().provisioners["default"]
     world.add_node(node_document(instance, provisioner), ready=False)
     return instance.node_name
@@ -48,6 +49,24 @@ def test_a_node_is_initialized_once_it_is_ready(world: World) -> None:
     world.come_up(name)
     world.passes(loop, initialized(name))
     assert world.node(name)["metadata"]["labels"][INITIALIZED] == "true"
+
+
+def test_eight_nodes_are_written_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No write is answered before all eight are under way."""
+    world.add_provisioner()
+    names = [launched(world, number=number) for number in range(1, 9)]
+    for name in names:
+        world.come_up(name)
+    patch, all_there = world.kube.patch, threading.Barrier(8)
+
+    def meet(*args: Any, **fields: Any) -> Any:
+        all_there.wait(timeout=60)
+        return patch(*args, **fields)
+
+    monkeypatch.setattr(world.kube, "patch", meet)
+    reconciler(world).reconcile(world.caught_up())
+    monkeypatch.undo()
+    assert all(world.node(name)["metadata"]["labels"].get(INITIALIZED) == "true" for name in names)
 
 
 def test_startup_taints_must_go_first(world: World) -> None:
