@@ -33,6 +33,8 @@ from controller.core.provisioning.topology.bundles import BundleMember, unit_rul
 DEFAULTS = SolveOptions()
 MOST_REORDERED = 3
 """First packings tried anew, with pods in front that other pods' spreads count without binding them."""
+MOST_IN_TURN = 500
+"""Pods of a batch up to which plans are made in turn, too: each takes longer than a first plan."""
 AFTER_SEARCH = 0.4
 """Part of the budget that refinement has where whole packings were searched through."""
 
@@ -87,9 +89,10 @@ class Solver:
 
         unsettled = rounds.unsettled
         try_styles(alternative_styles(unsettled=unsettled))
-        if rounds.left_by_domains:
+        few = sum(len(ladder.pod_class) for ladder in self.compiled.ladders) <= MOST_IN_TURN
+        if few and rounds.left_by_domains:
             try_styles(styles_in_turn(unsettled=unsettled))
-        if rounds.left_by_domains:
+        if few and rounds.left_by_domains:
             try_styles(styles_in_turn(unsettled=unsettled), rounds.left_by_domains)
         return rounds, plan
 
