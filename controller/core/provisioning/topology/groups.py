@@ -264,7 +264,7 @@ class Topology:
             groups.update((group.index, group) for group in self._of_selector.get(selector, ()))
         rules = []
         for index, group in sorted(groups.items()):
-            matched, owned = int(matching.issuperset(group.key.selectors)), int(required.get(index, False))
+            matched, must = int(matching.issuperset(group.key.selectors)), int(required.get(index, False))
             if matched or index in required:
-                rules.append(UnitRule(group, matched, owned, index in required, not required, matched & owned))
+                rules.append(UnitRule(group, matched, must, index in required, not required, matched & must))
         return tuple(rules)
