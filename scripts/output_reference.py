@@ -251,6 +251,7 @@ DEFINITIONS: dict[str, Schema] = {
     ),
     "rebalance": _object(
         "`nodeless rebalance --plan`: steps to a cheaper fleet.",
+        version=_whole("Of this form; `--apply` reads it."),
         cost_per_hour_before=_number(f"{HOUR}."), cost_per_hour_after=_number(f"{HOUR}."),
         lower_bound_per_hour=_number(f"{HOUR}."), saved_per_month=_number(f"{MONTH}."),
         pods_moved=_whole("Pods that move, each once."), steps=_list("In order.", "step"),
@@ -265,7 +266,8 @@ DEFINITIONS: dict[str, Schema] = {
     ),
     "removal": _object(
         "A node that goes.",
-        node=_text("Its name."), provisioner=_text("Name."), instance_type=OFFERING["instance_type"],
+        node=_text("Its name."), uid=_text("Its uid."), pods=_list("Hashes of its pods' uids.", "string"),
+        provisioner=_text("Name."), instance_type=OFFERING["instance_type"],
         capacity_type=OFFERING["capacity_type"], cost_per_hour=_number(f"{HOUR}."),
     ),
     "launch": _object(
@@ -274,6 +276,20 @@ DEFINITIONS: dict[str, Schema] = {
     ),
     "move": _object("A pod that moves.", pod=_text("NAMESPACE/NAME."), from_=_text("Node."), to=_text("Node.")),
     "stay": _object("A node that must stay.", node=_text("Its name."), reason=_text("Why.")),
+    "approvals": _object(
+        "`nodeless rebalance --status`: how far approved plans have come.",
+        plans=_list("Those with nodes that are there still, the latest first.", "approvedPlan"),
+    ),
+    "approvedPlan": _object(
+        "A plan that was approved.",
+        plan=_text("Its id."), approved=_text("When."), steps=_whole("In all."), nodes=_whole("In all."),
+        gone=_whole("Nodes that are gone."), left=_list("Nodes that are there still.", "nodeLeft"),
+    ),
+    "nodeLeft": _object(
+        "A node of an approved plan.",
+        node=_text("Its name."), step=_whole("Which step removes it, from 1."),
+        state=_text("`waits`, `is being removed`, `is being drained`, or `stays: ` and why."),
+    ),
 }  # fmt: skip
 INTRODUCTION = """What `-o json` prints on standard output, and `-o yaml` in YAML. `scripts/output_reference.py` wrote
 this page, and a test holds what the commands print against the same definitions, which are
@@ -283,6 +299,7 @@ COMMANDS = {
     "simulate": "simulation",
     "simulate --compare": "comparison",
     "rebalance --plan": "rebalance",
+    "rebalance --status": "approvals",
     "explain": "explanation",
     "view": "view",
     "cost": "costs",

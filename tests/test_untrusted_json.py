@@ -17,6 +17,8 @@ from controller.core.api.disruption import parse_budgets
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.settings import readers
 from controller.core.deprovisioning import backoff, records
+from controller.core.deprovisioning.rebalance import approval
+from controller.core.deprovisioning.unreadable_records import unreadable_records
 from controller.core.guards.headroom import HEADROOM_ANNOTATION, headroom_pods
 from controller.core.guards.spending import parse_launch_limits
 from controller.core.machines.interruption_messages import parse_message
@@ -81,6 +83,8 @@ def removal_state(node: StateNode) -> None:
     backoff.resting(snapshot, NOW)
     backoff.write_resting(node, ["w"], NOW, NOW + 600)
     backoff.stale(node, NOW)
+    approval.under_way(snapshot)
+    unreadable_records(node.node)
 
 
 def headroom(text: str) -> None:
@@ -99,6 +103,10 @@ RECORD = {
     "cordoned": True,
 }  # fmt: skip
 FAILURE = {"method": "drift", "generation": 1, "at": NOW, "count": 3}
+APPROVAL = {
+    "plan": "p", "at": NOW, "step": 1, "steps": 2, "nodes": 3, "pods": ["ab"], "saves": 0.5, "planSaves": 1,
+    "cordoned": True, "stopped": "",
+}  # fmt: skip
 MESSAGE = {
     "version": "0", "source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning",
     "time": "2026-03-02T12:00:00Z", "detail": {"instance-id": "i-1"},
@@ -111,6 +119,7 @@ READERS: Mapping[str, tuple[Callable[[str], Any], Mapping[str, Any], tuple[type[
     "records": (lambda text: removal_state(noted(records.COMMAND_ANNOTATION, text)), RECORD, ()),
     "failures": (lambda text: removal_state(noted(backoff.FAILURE_ANNOTATION, text)), FAILURE, ()),
     "resting": (lambda text: removal_state(noted(backoff.RESTING_ANNOTATION, text)), {"w": NOW + 60}, ()),
+    "approvals": (lambda text: removal_state(noted(approval.APPROVAL_ANNOTATION, text)), APPROVAL, ()),
     "messages": (parse_message, MESSAGE, (ValueError,)),
     "tags": (readers.tags, {"team": "web"}, (ValueError,)),
     "launch limits": (parse_launch_limits, {"pricePerHour": 5, "resources": {"cpu": "9"}}, (ValueError,)),

@@ -17,6 +17,7 @@ from controller.core.deprovisioning.drift import Drift
 from controller.core.deprovisioning.emptiness import Emptiness
 from controller.core.deprovisioning.expiration import Expiration
 from controller.core.deprovisioning.method import Method
+from controller.core.deprovisioning.rebalance.approved_removal import ApprovedRebalance
 from controller.core.deprovisioning.repair import Repair, RepairPolicy
 from controller.core.deprovisioning.zones.zone_moves import ZoneMoves
 from controller.core.state.cluster import Cluster
@@ -225,7 +226,8 @@ class Operator:
     def _methods(self, settings: Settings) -> list[Method]:
         """The methods of removal, in the order in which they are asked."""
         drift = [Drift(DriftChecks(self._context.cloud, self._clock))] if settings.drift_enabled else []
-        return [Expiration(), *drift, Consolidation(self._times.deprovisioning.consolidation), ZoneMoves()]
+        zones, consolidation = ZoneMoves(), Consolidation(self._times.deprovisioning.consolidation)
+        return [Expiration(), *drift, ApprovedRebalance(), consolidation, zones]
 
     def _loop(self, reconciler: Reconciler, runs: Runs) -> Loop:
         urgent = runs is Runs.PODS_WAIT

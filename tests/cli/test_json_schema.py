@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from controller.core.deprovisioning.rebalance.approval import APPROVAL_ANNOTATION, Approval, write_approval
 from tests.cli.cluster.test_limits_report import M5_XLARGE, node, pod
 from tests.cli.conftest import TEMPLATE, Run, Write, answer, deployment, provisioner
 from tests.components.stacks import ROOT
@@ -33,6 +34,8 @@ def dump(write: Write) -> str:
     nodes = [node(name) for name in ("a", "b")]
     for each in nodes:
         each["metadata"]["labels"]["karpenter.sh/initialized"] = "true"
+    approval = Approval("p", 0.0, 1, 1, 1, frozenset(), 0.1, 0.1, stopped="enough")
+    nodes[1]["metadata"]["annotations"] = {APPROVAL_ANNOTATION: write_approval(approval)}
     objects = [TEMPLATE, owner, *nodes, pod("one", "1", on="a"), pod("two", "1", on="b"), pod("huge", "500")]
     return write(
         {"kind": "ClusterDump", "taken": "2027-01-15T08:00:00Z", "objects": [*objects, pod("next", "3500m")]},
@@ -51,6 +54,7 @@ def documents(run: Run, write: Write, dump: str, kubeconfig: str) -> Iterator[tu
         ("simulation", ("simulate", dump, "--budget", "0")),
         ("comparison", ("simulate", files, "--compare", before, "--budget", "0")),
         ("rebalance", ("rebalance", "--plan", "--from", dump)),
+        ("approvals", ("rebalance", "--status", "--from", dump)),
         ("explanation", ("explain", "pod", "shop/huge", "--from", dump)),
         ("explanation", ("explain", "node", "a", "--from", dump)),
         ("explanation", ("explain", "provisioner", "default", "--from", dump)),
@@ -69,6 +73,8 @@ def test_every_command_prints_what_the_schema_says(run: Run, write: Write, dump:
         if name == "simulation":
             assert document["nodes"], "a plan"
             assert document["unplaced"], "and a pod without a place"
+        if name == "approvals":
+            assert document["plans"][0]["left"]
         if name == "rebalance":
             assert document["steps"]
         if name == "explanation":

@@ -26,6 +26,7 @@ from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import drift_reason
 from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
 from controller.core.deprovisioning.gate import Gate
+from controller.core.deprovisioning.rebalance.approval import read_approval, under_way
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.guards.mix import needed
 from controller.core.machines.draining import next_step
@@ -145,6 +146,8 @@ def _removal(
     else:
         yield f"expiration: in {age(due - now)}" if due > now else f"expiration: due, {expiration.because(candidate)}"
     yield f"drift: {_drift(cluster, candidate)}"
+    if (approval := read_approval(candidate.node)) is not None:
+        yield f"rebalance: {approval.in_words}"
     yield f"consolidation: {_consolidation(candidate, everyone, simulator, gate)}"
 
 
@@ -171,6 +174,8 @@ def _drift(cluster: ClusterView, candidate: Candidate) -> str:
 def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, gate: Gate) -> str:
     if not candidate.provisioner.disruption.consolidation:
         return f"off (Provisioner {candidate.provisioner.name}: spec.consolidation.enabled)"
+    if under_way(simulator.snapshot):
+        return "waits until the approved rebalance has ended"
     if not consolidation_search.consolidatable(candidate):
         return f"annotation {V1ALPHA5.keys.do_not_consolidate} is set"
     if (why := needed(simulator.snapshot).get(candidate.name)) is not None:

@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from controller.cli.formatting import count, money, month, percent, tally, titled_table
+from controller.cli.rebalance.plan_file import VERSION
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
+from controller.core.deprovisioning.rebalance.approval import pod_digest
 from controller.core.deprovisioning.rebalance.rebalance_plan import RebalancePlan, Step
 
 MOST_REASONS = 8
@@ -92,6 +94,7 @@ def show(plan: RebalancePlan, console: Console) -> None:
 def document(plan: RebalancePlan) -> dict[str, Any]:
     """As JSON values; costs in $ an hour, all in all."""
     return {
+        "version": VERSION,
         "costPerHourBefore": round(plan.cost_before, 6),
         "costPerHourAfter": round(plan.cost_after, 6),
         "lowerBoundPerHour": round(plan.bound, 6),
@@ -107,6 +110,8 @@ def _step(step: Step, cost: float) -> dict[str, Any]:
         "removes": [
             {
                 "node": candidate.name,
+                "uid": candidate.node.node.uid,
+                "pods": sorted(map(pod_digest, candidate.pods)),
                 "provisioner": candidate.provisioner.name,
                 "instanceType": candidate.node.node.labels.get(INSTANCE_TYPE, ""),
                 "capacityType": candidate.capacity_type,

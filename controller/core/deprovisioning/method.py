@@ -1,9 +1,9 @@
 """The interface of every method of removal: what it decides on, and what it proposes.
 
-Repair, expiration, drift, emptiness, consolidation and zone moves implement `Method`. A method decides and never acts:
-what it proposes has passed the gate (gate.py), and the one executor (controller.reconcilers.deprovisioning.executor)
-carries it out. A method may keep its progress from one pass to the next; what must survive the process is kept on the
-nodes.
+Repair, expiration, drift, emptiness, approved rebalances, consolidation and zone moves implement `Method`. A method
+decides and never acts: what it proposes has passed the gate (gate.py), and the one executor
+(controller.reconcilers.deprovisioning.executor) carries it out. A method may keep its progress from one pass to the
+next; what must survive the process is kept on the nodes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ class MethodInput:
 
 @dataclass(frozen=True, slots=True)
 class NodeAnnotations:
-    """Annotations to write on a node: None removes one."""
+    """Annotations to write on a node: None removes one. `because`: why, to be told to people; empty: it is not news.
+
+    `uncordon`: make the node schedulable in the same patch.
+    """
 
     node: StateNode
     values: Mapping[str, str | None]
     because: str = ""
+    uncordon: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ EMPTINESS: Final = "emptiness"
 CONSOLIDATION: Final = "consolidation"
 REPAIR: Final = "repair"
 ZONE_MOVE: Final = "zone-move"
+REBALANCE: Final = "rebalance"
 """Names of the methods, as in annotations of nodes, metrics and the decision ledger."""
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from controller.core.api.node import Node
 from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION, RESTING_ANNOTATION, parse_failure, parse_resting
+from controller.core.deprovisioning.rebalance.approval import APPROVAL_ANNOTATION, parse_approval
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, parse_record
 from controller.core.deprovisioning.versioned_json import NewerRecordError
 from controller.core.untrusted_json import UnreadableJsonError
@@ -26,6 +27,7 @@ _READERS: Final[Mapping[str, Callable[[str], object]]] = {
     COMMAND_ANNOTATION: parse_record,
     FAILURE_ANNOTATION: parse_failure,
     RESTING_ANNOTATION: lambda text: parse_resting(text, 0.0),
+    APPROVAL_ANNOTATION: parse_approval,
 }
 
 
@@ -46,4 +48,6 @@ def unreadable_records(node: Node) -> tuple[Unreadable, ...]:
 def _consequence(key: str, error: UnreadableJsonError) -> str:
     if key == COMMAND_ANNOTATION:
         return "the command is taken back: the node stays, and is made schedulable again"
+    if key == APPROVAL_ANNOTATION:
+        return "the node stays, cordoned as it is: `nodeless rebalance --undo` makes it schedulable"
     return "it is ignored" if isinstance(error, NewerRecordError) else "it is removed"

@@ -12,8 +12,9 @@ from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, MethodInput, NodeAnnotations, Proposal
+from controller.core.deprovisioning.rebalance.approval import APPROVAL_ANNOTATION, under_way
 from controller.core.deprovisioning.records import recorded_commands
-from controller.core.deprovisioning.removal_command import CONSOLIDATION, ZONE_MOVE, Command
+from controller.core.deprovisioning.removal_command import CONSOLIDATION, REBALANCE, ZONE_MOVE, Command
 from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError, NodelessError, SearchInterruptedError
@@ -25,6 +26,8 @@ from controller.reconcilers.deprovisioning.search_turns import Hold, SearchBudge
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SEARCH_SECONDS
 
+RESTS = frozenset({CONSOLIDATION, ZONE_MOVE})
+"""Methods that wait while an approved rebalance is under way: they would use room that its later steps need."""
 MOST_HOLD_SECONDS = 600.0
 """How long consolidation waits in a row for pods that are planned for, and for their nodes."""
 
@@ -97,8 +100,9 @@ class DeprovisioningReconciler:
             required=needed(snapshot),
         )
         again_seconds = self._times.plan_seconds
+        rebalances = under_way(snapshot)
         for method in self._methods:
-            if not self._failing.ready(method.name):
+            if not self._failing.ready(method.name) or (rebalances and method.name in RESTS):
                 continue
             own = replace(given, held_back=self._executor.held_back(method.name, snapshot))
             proposal = self._proposal(method, own)
@@ -111,7 +115,7 @@ class DeprovisioningReconciler:
 
     def _proposal(self, method: Method, given: MethodInput) -> Proposal:
         """What the method proposes; what is not for safety waits for provisioning."""
-        if method.name == CONSOLIDATION:
+        if method.name == CONSOLIDATION or (method.name == REBALANCE and under_way(given.snapshot)):
             return self._search(method, given)
         if method.name == ZONE_MOVE and self._hold.holds(given.monotonic):
             return Proposal()
@@ -173,4 +177,6 @@ class DeprovisioningReconciler:
             node = one.node.node
             if node.deleted_at is None and self._failing.ready(node.uid):
                 write = partial(self._executor.annotate, one)
-                self._failing.attempt(node.uid, write, "Hashes not written", KubeError, node=node.name)
+                written = self._failing.attempt(node.uid, write, "Annotations not written", KubeError, node=node.name)
+                if written and one.because and APPROVAL_ANNOTATION in one.values:
+                    self._events.plan_ended(one.node, one.because)

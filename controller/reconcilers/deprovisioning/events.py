@@ -57,5 +57,10 @@ class RemovalEvents:
         message = f"Not removed ({record.method}: {record.reason}): {because}"
         self._publish(node, "Warning", "DeprovisioningFailed", message)
 
+    def plan_ended(self, node: StateNode, because: str) -> None:
+        """The node stays although its removal by a rebalance was approved."""
+        message = f"Not removed by the approved rebalance, which has ended: {because}"
+        self._publish(node, "Warning", "RebalanceEnded", message, because)
+
     def _publish(self, node: StateNode, kind: str, reason: str, message: str, *dedupe: str) -> None:
         self._events.publish(ObjectRef.of(node.node), kind, reason, message, (node.node.uid, *dedupe))

@@ -35,7 +35,7 @@ from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, NodeAnnotations
 from controller.core.deprovisioning.records import Record, RecordedCommand, recorded_commands
-from controller.core.deprovisioning.removal_command import CONSOLIDATION, ZONE_MOVE, Command
+from controller.core.deprovisioning.removal_command import CONSOLIDATION, REBALANCE, ZONE_MOVE, Command
 from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcome, Simulator
 from controller.core.deprovisioning.resumption import planned_again
 from controller.core.deprovisioning.sets.part import largest_part
@@ -379,7 +379,7 @@ class CommandExecutor:
     def _commit(self, seen: _Pass, outcome: Outcome) -> None:
         """Delete the nodes, after which no rollback is possible. Raises KubeError; the next pass continues."""
         record, now = seen.record, self._clock.now()
-        if record.method in (CONSOLIDATION, ZONE_MOVE):
+        if record.method in (CONSOLIDATION, REBALANCE, ZONE_MOVE):
             moved = {workload(pod) for node in seen.staying for pod in leaving_pods(node)}
             targets = [seen.snapshot.nodes[name] for name in outcome.targets]
             self._nodes.rest(targets, moved, now + self._times.rest_seconds)

@@ -69,7 +69,9 @@ class NodeWrites:
     def annotate(self, annotations: NodeAnnotations) -> bool:
         """Write or remove annotations; False when the node is gone. Raises KubeError."""
         try:
-            self._patch(annotations.node, annotations.values)
+            self._patch(
+                annotations.node, annotations.values, **({"unschedulable": None} if annotations.uncordon else {})
+            )
         except (NotFoundError, ConflictError):
             self._log.debug("Node was gone before it was annotated", node=annotations.node.name)
             return False

@@ -23,6 +23,7 @@ from controller.core.deprovisioning.drift import Drift
 from controller.core.deprovisioning.emptiness import Emptiness
 from controller.core.deprovisioning.expiration import Expiration
 from controller.core.deprovisioning.method import Method
+from controller.core.deprovisioning.rebalance.approved_removal import ApprovedRebalance
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot
@@ -81,7 +82,7 @@ def leader(
     if images is not None:
         world.cloud.images = images
     drift = [Drift(DriftChecks(world.cloud, world.clock))] if images else []
-    methods: list[Method] = [Expiration(), *drift, consolidation or Consolidation()]
+    methods: list[Method] = [Expiration(), *drift, ApprovedRebalance(), consolidation or Consolidation()]
     metrics = Metrics(world.clock)
     ledger = Ledger(world.clock, metrics)
     ledger.look = lambda: (world.informers.snapshot(), world.catalogs.view(world.informers.snapshot()).types)

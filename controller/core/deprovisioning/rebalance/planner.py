@@ -77,7 +77,7 @@ def _saving(steps: Sequence[Step]) -> tuple[Step, ...]:
 def _free(given: MethodInput) -> _Free:
     free, stays = [], {}
     for candidate in given.candidates:
-        reason = _reason_to_stay(candidate, given)
+        reason = reason_to_stay(candidate, given.required) or _refused(candidate, given)
         if reason:
             stays[candidate.name] = reason
         else:
@@ -85,14 +85,17 @@ def _free(given: MethodInput) -> _Free:
     return _Free(tuple(free), stays)
 
 
-def _reason_to_stay(candidate: Candidate, given: MethodInput) -> str:
+def reason_to_stay(candidate: Candidate, required: Mapping[str, str]) -> str:
+    """Why no rebalance takes the node, whatever the gate says; `required` as in MethodInput. Empty: it may."""
     key = V1ALPHA5.keys.do_not_consolidate
     if candidate.node.node.annotations.get(key) == "true":
         return f"annotation {key} is set"
-    if candidate.name in given.required:
-        return given.required[candidate.name]
-    if candidate.price is None:
-        return "its price is not known"
+    if candidate.name in required:
+        return required[candidate.name]
+    return "its price is not known" if candidate.price is None else ""
+
+
+def _refused(candidate: Candidate, given: MethodInput) -> str:
     reason = UNDERUTILIZED if candidate.pods else EMPTY_NODES
     refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], reason)
     return refusal.reason if refusal is not None else ""

@@ -1,0 +1,128 @@
+"""The approval of a rebalance: an annotation of each node that goes, written with a cordon when somebody approves.
+
+It says which step removes the node and which pods it may have then, so that the controller sees what has changed since.
+It is removed with its node; on a node that stays after all it says why, and the cordon is taken off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.pod import Pod
+from controller.core.deprovisioning.versioned_json import read_versioned, unknown_members, write_versioned
+from controller.core.provisioning.problem import leaving_pods
+from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.untrusted_json import UnreadableJsonError, number, whole
+
+APPROVAL_ANNOTATION: Final = "karpenter.sh/rebalance-approval"
+MOST_STEPS: Final = 100_000
+MOST_SAVED: Final = 1e9
+"""$ an hour: more is no saving of ours."""
+_MEMBERS: Final = ("plan", "at", "step", "steps", "nodes", "pods", "saves", "planSaves", "cordoned", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One node's part of a plan. `plan`: its id; `at`: when it was approved, Unix seconds; `step` counts from 1.
+
+    `pods`: digests of the pods that the node may have; `saves`: the node's share of what its step saves, $ an hour;
+    `nodes`, `steps` and `plan_saves` are the whole plan's. `cordoned`: the approval made the node unschedulable.
+    `stopped`: why the node stays; empty: it goes. `unknown`: members that another version added.
+    """
+
+    plan: str
+    at: float
+    step: int
+    steps: int
+    nodes: int
+    pods: frozenset[str]
+    saves: float
+    plan_saves: float
+    cordoned: bool = True
+    stopped: str = ""
+    unknown: FrozenMap[str, Any] = field(default=EMPTY, hash=False)
+
+    @property
+    def in_words(self) -> str:
+        """For people: which step removes the node, or why it stays."""
+        if self.stopped:
+            return f"stays, as the plan has ended: {self.stopped}"
+        return f"goes by step {self.step} of {self.steps} of the approved plan {self.plan}"
+
+
+def pod_digest(pod: Pod) -> str:
+    """8 hex digits, a hash of the pod's uid."""
+    return hashlib.sha256(pod.uid.encode(errors="replace")).hexdigest()[:8]
+
+
+def new_pods(node: StateNode, known: Iterable[str]) -> list[str]:
+    """Pods (namespace/name) that would have to move and are not among these digests."""
+    digests = frozenset(known)
+    return ["/".join(pod.key) for pod in leaving_pods(node) if pod_digest(pod) not in digests]
+
+
+def write_approval(approval: Approval) -> str:
+    """The annotation's value."""
+    members = {
+        "plan": approval.plan,
+        "at": approval.at,
+        "step": approval.step,
+        "steps": approval.steps,
+        "nodes": approval.nodes,
+        "pods": sorted(approval.pods),
+        "saves": approval.saves,
+        "planSaves": approval.plan_saves,
+        "cordoned": approval.cordoned,
+        "stopped": approval.stopped,
+    }
+    return write_versioned(members, approval.unknown)
+
+
+def parse_approval(text: str) -> Approval:
+    """Parse the annotation's value. Raises UnreadableJsonError."""
+    members = read_versioned(text)
+    try:
+        return Approval(
+            plan=str(members["plan"]),
+            at=number(members["at"]),
+            step=whole(members["step"], 1, MOST_STEPS),
+            steps=whole(members["steps"], 1, MOST_STEPS),
+            nodes=whole(members["nodes"], 1, MOST_STEPS),
+            pods=frozenset(str(each) for each in members["pods"]),
+            saves=number(members["saves"], -MOST_SAVED),
+            plan_saves=number(members["planSaves"], -MOST_SAVED),
+            cordoned=bool(members["cordoned"]),
+            stopped=str(members["stopped"]),
+            unknown=unknown_members(members, _MEMBERS),
+        )
+    except (TypeError, KeyError) as error:
+        raise UnreadableJsonError(f"is no approval: {type(error).__name__}: {error}") from None
+
+
+def read_approval(node: StateNode) -> Approval | None:
+    """The approval on a node; None without one that can be read."""
+    text = node.node.annotations.get(APPROVAL_ANNOTATION)
+    try:
+        return None if text is None else parse_approval(text)
+    except UnreadableJsonError:
+        return None
+
+
+def approvals(snapshot: Snapshot) -> Mapping[str, Approval]:
+    """Every approval that can be read, by the node's name."""
+    read = ((name, read_approval(node)) for name, node in snapshot.nodes.items())
+    return {name: approval for name, approval in read if approval is not None}
+
+
+def under_way(snapshot: Snapshot) -> bool:
+    """Whether a node still has to go by an approved plan."""
+    return any(not approval.stopped for approval in approvals(snapshot).values())
+
+
+def stop(approval: Approval, because: str, *, uncordoned: bool) -> Approval:
+    """The approval of a node that stays after all."""
+    return replace(approval, stopped=approval.stopped or because, cordoned=approval.cordoned and not uncordoned)
