@@ -14,7 +14,7 @@ from tests.components.stacks import ROOT
 
 
 def test_every_page_for_users_is_a_topic_and_every_command_of_the_list_has_one(run: Run) -> None:
-    listed = run("help").stdout
+    listed = run("help", env={"COLUMNS": "200"}).stdout
     topics = pages.topics()
     assert set(VERBS) - {"help"} <= set(topics)
     folders = [*("commands", "guides", "reference"), ""]
