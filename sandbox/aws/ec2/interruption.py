@@ -11,7 +11,7 @@ from typing import Any
 
 from moto.core.utils import unix_time
 from moto.events.models import events_backends
-from moto.sqs.models import Message, SQSBackend, sqs_backends
+from moto.sqs.models import Message, Queue, SQSBackend, sqs_backends
 
 from sandbox.aws.clock import utc
 from sandbox.aws.ec2.instances import Instance
@@ -28,6 +28,18 @@ def _retained(backend: SQSBackend, queue_name: str, message: Message) -> bool:
 
 SQSBackend.is_message_valid_based_on_retention_period = _retained  # type: ignore[assignment, method-assign]
 """moto counts the whole queue for each message that it hands out."""
+
+
+_delete_message = Queue.delete_message
+
+
+def _delete_under_lock(queue: Queue, receipt_handle: str) -> None:
+    with queue._messages_lock:
+        _delete_message(queue, receipt_handle)
+
+
+Queue.delete_message = _delete_under_lock  # type: ignore[method-assign]
+"""moto writes the list of messages anew without its lock: of deletions at the same time some brought messages back."""
 
 
 class Interruptions:

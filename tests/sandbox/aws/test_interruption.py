@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from moto.sqs import models as sqs_models
 
 from tests.sandbox.aws.conftest import Sandbox
 
@@ -127,3 +129,15 @@ def test_health_event_is_a_scheduled_change_of_ec2(sandbox: Sandbox, queue: Queu
     detail = next(e["detail"] for e in queue.drain() if e["source"] == "aws.health")
     assert (detail["service"], detail["eventTypeCategory"]) == ("EC2", "scheduledChange")
     assert [entity["entityValue"] for entity in detail["affectedEntities"]] == [instance]
+
+
+def test_messages_that_are_deleted_at_the_same_time_are_all_gone() -> None:
+    """moto's own deletion reads the list of messages and writes it anew: others' deletions in between were undone."""
+    queue = sqs_models.Queue("queue", "eu-west-1", "123456789012")
+    messages = [sqs_models.Message(str(number), "body", {}) for number in range(800)]
+    for message in messages:
+        queue.add_message(message)
+        message.mark_received(visibility_timeout=60)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(queue.delete_message, [message.receipt_handle for message in messages]))
+    assert queue._messages == []
