@@ -38,7 +38,7 @@ def _delete_under_lock(queue: Queue, receipt_handle: str) -> None:
         _delete_message(queue, receipt_handle)
 
 
-Queue.delete_message = _delete_under_lock  # type: ignore[method-assign]
+Queue.delete_message = _delete_under_lock  # type: ignore[assignment, method-assign]
 """moto writes the list of messages anew without its lock: of deletions at the same time some brought messages back."""
 
 

@@ -133,7 +133,7 @@ def test_health_event_is_a_scheduled_change_of_ec2(sandbox: Sandbox, queue: Queu
 
 def test_messages_that_are_deleted_at_the_same_time_are_all_gone() -> None:
     """moto's own deletion reads the list of messages and writes it anew: others' deletions in between were undone."""
-    queue = sqs_models.Queue("queue", "eu-west-1", "123456789012")
+    queue = sqs_models.Queue("queue", "eu-west-1", "123456789012")  # type: ignore[abstract]
     messages = [sqs_models.Message(str(number), "body", {}) for number in range(800)]
     for message in messages:
         queue.add_message(message)
