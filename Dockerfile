@@ -23,11 +23,22 @@ COPY components/config ./components/config
 COPY components/documents ./components/documents
 RUN --mount=type=cache,target=/root/.cache/uv \
     uv sync --locked --no-editable --no-default-groups
-# What never runs goes: tests, and the asynchronous Kubernetes client with what it alone needs. Of the rest, what the
-# controller imports is compiled: all of it would weigh 80 MB more.
+# What never runs goes: tests, type stubs, the Kubernetes client but for its configuration and transport (its models and APIs are
+# 40 MB, which each start would read), of AWS all services but those that are called and those that credentials come
+# from (sso, sso-oidc, signin), and the second copy of one library. Of the rest, what the controller imports is compiled: all of it would weigh 40 MB more.
 RUN cd "$UV_PROJECT_ENVIRONMENT"/lib/python3*/site-packages && \
-    rm -rf kubernetes/aio aiohttp aiohappyeyeballs aiosignal frozenlist multidict propcache yarl && \
+    rm -rf aiohttp aiohappyeyeballs aiosignal frozenlist multidict propcache yarl websocket && \
     find . -type d -name tests -prune -exec rm -rf {} + && \
+    find . -name "*.pyi" -delete && \
+    (cd highspy && ln -sf libhighs.so.1.* libhighs.so.1) && \
+    cd kubernetes && \
+    rm -rf aio dynamic informer leaderelection stream utils watch client/api client/apis client/models/* && \
+    : > __init__.py && : > client/models/__init__.py && \
+    echo "from kubernetes.client.api_client import ApiClient" > client/__init__.py && \
+    echo "from kubernetes.client.configuration import Configuration" >> client/__init__.py && \
+    cd ../botocore/data && \
+    mkdir ../kept && mv *.json arc-zonal-shift ec2 eks iam pricing service-quotas sqs ssm sts sso sso-oidc signin ../kept && \
+    cd .. && rm -rf data && mv kept data && cd .. && \
     "$UV_PROJECT_ENVIRONMENT/bin/python" -m compileall -q controller components && \
     "$UV_PROJECT_ENVIRONMENT/bin/python" -c "import controller.operator.process, controller.cli.manifests.stack, kubernetes.config"
 

@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ ROOT = Path(__file__).parents[1]
 DOCKERFILE = ROOT / "Dockerfile"
 USER_ID = 65_532
 STARTS = 5
+PART_BYTES = 4_000_000
 READY_SECONDS = 60.0
 
 
@@ -59,6 +61,12 @@ class ImageFigures:
     """`ready_seconds` of each start, from the process' start to the first 200 of /readyz."""
 
     size_bytes: int
+    locked_bytes: int
+    """As the packages come: what installing the wheel with its dependencies takes."""
+    parts: tuple[tuple[str, int], ...]
+    """The largest packages with their bytes, largest first."""
+    import_kilobytes: int
+    """Resident memory of a process that has imported the controller, at most."""
     ready_seconds: tuple[float, ...]
     processor_seconds: float
     """User and system time of all starts together, divided by their number."""
@@ -86,10 +94,10 @@ def stages(dockerfile: str) -> list[Stage]:
     return [Stage(tuple(runs), tuple(copies), environment, others) for runs, copies, environment, others in read]
 
 
-def build(folder: Path, **environment: str) -> Path:
+def build(folder: Path, steps: int | None = None, **environment: str) -> Path:
     """Run the build stage in `folder` (empty, absolute); returns the entrypoint. Raises CalledProcessError.
 
-    `environment` goes over the stage's own.
+    `steps`: only so many of its commands (None: all; negative: all but those). `environment` goes over the stage's own.
     """
     stage = next(each for each in stages(DOCKERFILE.read_text()) if each.runs)
     app = folder / "app"
@@ -100,7 +108,7 @@ def build(folder: Path, **environment: str) -> Path:
     given = {name: value.replace("/app", str(app)) for name, value in stage.environment.items()}
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     variables = {**ours, **given, "UV_PYTHON": _system_python() or sys.executable, **environment}
-    for command in stage.runs:
+    for command in stage.runs[:steps]:
         subprocess.run(["/bin/sh", "-ec", command], cwd=app, env=variables, check=True, capture_output=True)
     return app / ".venv" / "bin" / "nodeless"
 
@@ -129,6 +137,21 @@ def size_bytes(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
 
 
+def largest_parts(packages: Path) -> tuple[tuple[str, int], ...]:
+    """The packages of PART_BYTES and more, with the libraries that belong to them; largest first."""
+    sizes: Counter[str] = Counter()
+    for each in packages.iterdir():
+        sizes[each.name.removesuffix(".libs")] += size_bytes(each) if each.is_dir() else 0
+    return tuple((name, size) for name, size in sizes.most_common() if size >= PART_BYTES)
+
+
+def _import_kilobytes(python: Path) -> int:
+    code = "import controller.operator.process, kubernetes.config, re"
+    asked = "print(re.search(r'VmHWM:\\s*(\\d+) kB', open('/proc/self/status').read())[1])"
+    done = subprocess.run([python, "-c", f"{code}; {asked}"], check=True, capture_output=True, text=True, cwd="/")
+    return int(done.stdout)
+
+
 def start(entrypoint: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """The entrypoint with `run`, in the final stage's environment, as the image's user where that is possible."""
     final = stages(DOCKERFILE.read_text())[-1]
@@ -154,8 +177,11 @@ def readable_folder() -> Iterator[Path]:
 
 def measure_image() -> ImageFigures:
     """Build, and start it again and again against the sandbox's API server and AWS."""
+    with readable_folder() as folder:
+        locked = size_bytes(build(folder, -1).parents[1])
     with readable_folder() as folder, ExitStack() as stack:
         entrypoint = build(folder)
+        (packages,) = entrypoint.parents[1].glob("lib/python3*/site-packages")
         api = stack.enter_context(apiserver.serve(kubeconfig=folder / "kubeconfig"))
         cloud = stack.enter_context(aws.serve(AwsSettings(cluster="bench")))
         _install(KubeClient(connect(str(api.kubeconfig))))
@@ -170,7 +196,10 @@ def measure_image() -> ImageFigures:
         times = tuple(_start_to_ready(entrypoint, environment, folder / "log") for _ in range(STARTS))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / STARTS
-        return ImageFigures(size_bytes(entrypoint.parents[1]), times, spent)
+        return ImageFigures(
+            size_bytes(entrypoint.parents[1]), locked, largest_parts(packages),
+            _import_kilobytes(entrypoint.with_name("python")), times, spent,
+        )  # fmt: skip
 
 
 def _install(kube: KubeClient) -> None:
@@ -215,9 +244,15 @@ def image_table(figures: ImageFigures) -> str:
         "# The image\n\nWritten by `python -m bench image`: the Dockerfile's own steps in an empty folder, then the "
         "entrypoint against the sandbox.\n\n| | |\n|---|---|\n"
         f"| Installed, with the bytecode of what the controller imports | {figures.size_bytes / 1e6:.0f} MB |\n"
+        f"| The wheel with its dependencies, without bytecode | {figures.locked_bytes / 1e6:.0f} MB |\n"
+        f"| Memory of a process that has imported the controller | {figures.import_kilobytes / 1e3:.0f} MB |\n"
         f"| Start to ready (caches synced, webhook served), median of {len(figures.ready_seconds)} | "
         f"{statistics.median(figures.ready_seconds):.1f} s |\n"
         f"| Best and worst | {min(figures.ready_seconds):.1f} s, {max(figures.ready_seconds):.1f} s |\n"
         f"| Processor time of a start | {figures.processor_seconds:.1f} s |\n"
         f"| Load of the machine's {os.cpu_count()} cores meanwhile | {load:.1f} |\n"
+        "\nThe largest packages of the image. The first two are mostly shared libraries (NumPy's and OpenBLAS), "
+        "which go as a whole or\nnot at all. What `pip install` brings is as its authors publish it, with the "
+        "Kubernetes client's models and all services\nof AWS: only the Dockerfile can take something away.\n\n"
+        "| package | MB |\n|---|---|\n" + "".join(f"| {name} | {size / 1e6:.0f} |\n" for name, size in figures.parts)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -12,11 +13,14 @@ import pytest
 
 from bench.image import (
     DOCKERFILE,
+    PART_BYTES,
+    ROOT,
     USER_ID,
     ImageFigures,
     build,
     can_be_the_images_user,
     image_table,
+    largest_parts,
     readable_folder,
     size_bytes,
     stages,
@@ -25,6 +29,14 @@ from bench.image import (
 from tests.faults.crashworld import CrashWorld, crash_world
 
 DEADLINE_SECONDS = 60.0
+CREDENTIALS = {"sts", "sso", "sso-oidc", "signin"}
+"""Services that botocore itself asks for credentials."""
+
+
+def called_services() -> set[str]:
+    """The services of AWS that the controller makes a client of."""
+    sources = (each.read_text() for each in (ROOT / "controller").rglob("*.py"))
+    return {name for text in sources for name in re.findall(r"""\.client\(\s*"([a-z0-9-]+)""", text)}
 
 
 def until(world: CrashWorld, process: subprocess.Popen[bytes], condition: Callable[[], bool], what: str) -> None:
@@ -45,7 +57,7 @@ def test_the_dockerfiles_steps_give_a_controller_that_launches_and_removes_a_nod
         entrypoint = build(folder, UV_LINK_MODE="hardlink")
         installed = entrypoint.parents[1]
         packages = next(installed.glob("lib/python3*/site-packages"))
-        assert size_bytes(installed) < 200e6
+        assert size_bytes(installed) < 125e6
         for absent in ("pulumi", "moto", "pytest", "sandbox"):
             assert not (packages / absent).exists(), f"{absent} has no business in the image"
         assert {each.name for each in (packages / "components").glob("[!_]*")} == {"config", "documents"}
@@ -82,7 +94,25 @@ def test_a_dockerfile_is_read_by_stages() -> None:
     assert stages(DOCKERFILE.read_text())[-1].instructions["USER"] == f"{USER_ID}:{USER_ID}"
 
 
+def test_the_services_that_are_called_are_those_that_the_image_keeps() -> None:
+    moved = next(run for stage in stages(DOCKERFILE.read_text()) for run in stage.runs if "botocore/data" in run)
+    kept = re.search(r"mv \*\.json ([a-z0-9 -]+) \.\./kept", moved)
+    assert kept is not None
+    assert set(kept[1].split()) == called_services() | CREDENTIALS
+
+
+def test_libraries_count_to_the_package_that_they_belong_to(tmp_path: Path) -> None:
+    for name, size in (("large/a", PART_BYTES // 2), ("large.libs/b", PART_BYTES // 2), ("small/c", PART_BYTES - 1)):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"0" * size)
+    assert largest_parts(tmp_path) == (("large", PART_BYTES),)
+
+
 def test_the_page_says_size_and_times() -> None:
-    page = image_table(ImageFigures(170_400_000, (1.0, 3.0, 2.0), 1.25))
-    assert "| 170 MB |" in page
+    parts = (("numpy", 52_000_000),)
+    page = image_table(ImageFigures(110_400_000, 189_000_000, parts, 89_000, (1.0, 3.0, 2.0), 1.25))
+    assert "imports | 110 MB |" in page
+    assert "| 189 MB |" in page
+    assert "| 89 MB |" in page
+    assert "| numpy | 52 |" in page
     assert "median of 3 | 2.0 s |" in page
