@@ -342,18 +342,30 @@ def node_counts(folder: Path, karpenter: Path, into: Path) -> None:
 
 @main.command("zones")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--day", type=click.Path(exists=True, path_type=Path), help="Live this day, too, in virtual time.")
+@click.option("--draws", default=3, show_default=True, help="How often the day is lived for each step.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
-def zones(folder: Path, into: Path) -> None:
+def zones(folder: Path, day: Path | None, draws: int, into: Path) -> None:
     """What even zones cost: solve the problems of FOLDER with growing demands on them; write zones.md and zones.svg."""
-    from bench.trade_offs import zone_steps
+    from bench.trade_offs import zone_days, zone_steps
 
     into.mkdir(parents=True, exist_ok=True)
+    lived: list[zone_days.DayStep] = []
+    if day:
+        from bench.life.day import read
+
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+        for step in zone_days.steps(read(day), draws):
+            lived.append(step)
+            click.echo(f"{step.name}: {step.share:.0%}, ${step.dollars:.2f}")
+    days = [zone_days.drawn("day", lived)] if lived else []
+    over_a_day = f"\n{zone_days.HEAD}{zone_days.report(lived)}" if lived else ""
     measured: list[zone_steps.Problem] = []
     for path in sorted(folder.glob("*.json.gz"), key=lambda path: path.stat().st_size):
         measured.append(zone_steps.measure(path))
         click.echo(f"{measured[-1].name}: {', '.join(f'{step.share or 0:.0%}' for step in measured[-1].steps)}")
-        (into / "zones.md").write_text(zone_steps.HEAD + zone_steps.report(measured))
-        (into / "zones.svg").write_text(zone_steps.picture(measured))
+        (into / "zones.md").write_text(zone_steps.HEAD + zone_steps.report(measured) + over_a_day)
+        (into / "zones.svg").write_text(zone_steps.picture(measured, days))
 
 
 @main.command("scale")
@@ -454,6 +466,20 @@ def rebalance(nodes: int, seeds: int, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     page = f"{rebalances.HEAD}{rebalances.large(nodes)}\n{rebalances.small(12, range(1, seeds + 1))}"
     (into / "rebalance.md").write_text(page)
+    click.echo(page)
+
+
+@main.command("view")
+@click.option("--nodes", default="25,100,500,2000", show_default=True, help="Sizes of the clusters, fewest first.")
+@click.option("--pods", default=20, show_default=True, help="Pods on each node.")
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def view(nodes: str, pods: int, into: Path) -> None:
+    """What a frame of `nodeless view` takes on clusters of some sizes: write view.md."""
+    from bench.view_runs import frames
+
+    page = frames.page([frames.measure(int(each), pods) for each in nodes.split(",")])
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "view.md").write_text(page)
     click.echo(page)
 
 

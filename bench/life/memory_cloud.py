@@ -28,13 +28,15 @@ from controller.runtime.clock import Clock
 
 @dataclass(slots=True)
 class Machine:
-    """An instance's times (Unix seconds) and its $ an hour."""
+    """An instance's times (Unix seconds), its $ an hour, and its allocatable CPU in millicores."""
 
     node_name: str
     type: str
     price: float
     launched_at: float
     ended_at: float | None = None
+    zone: str = ""
+    cpu: int = 0
 
     def dollars(self, since: float, until: float) -> float:
         """What it costs between two times."""
@@ -92,7 +94,14 @@ class MemoryCloud:
         )
         self.instances[instance.provider_id] = instance
         name = f"{chosen.instance_type}/{chosen.capacity_type}"
-        self.machines[instance.provider_id] = Machine(instance.node_name, name, chosen.price, self.clock.now())
+        self.machines[instance.provider_id] = Machine(
+            instance.node_name,
+            name,
+            chosen.price,
+            self.clock.now(),
+            zone=chosen.zone,
+            cpu=kind.allocatable["cpu"],
+        )
         self.launched(instance, kind)
         return instance
 
@@ -139,6 +148,12 @@ class MemoryCloud:
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:
         """Nothing is learned."""
+
+    def zones_left(self) -> frozenset[str]:
+        return frozenset()
+
+    def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
+        """Addresses are plenty."""
 
     def price_book(self) -> Mapping[str, Any]:
         return {}

@@ -98,15 +98,16 @@ class MemoryKube(KubeClient):
         field_selector: str = "",
         decode: Decode | None = None,
     ) -> ObjectList:
-        if label_selector or decode or field_selector.partition("=")[0] not in ("", "spec.nodeName"):
+        by, _, value = field_selector.partition("=")
+        if label_selector or decode or by not in ("", "spec.nodeName", "metadata.name"):
             raise NotImplementedError(f"selectors {label_selector!r}, {field_selector!r}")
         self._count("list", resource)
-        node = field_selector.partition("=")[2]
         found = [
             each
             for each in self.all(resource)
             if (not namespace or each["metadata"].get("namespace") == namespace)
-            and (not node or each["spec"].get("nodeName") == node)
+            and (by != "spec.nodeName" or each["spec"].get("nodeName") == value)
+            and (by != "metadata.name" or each["metadata"]["name"] == value)
         ]
         return ObjectList(tuple(found), str(next(self._numbers)))
 

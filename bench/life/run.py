@@ -18,6 +18,7 @@ from bench.life.virtual_time import VirtualClock, VirtualTime
 from bench.life.workloads import Workloads
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.cluster import Cluster
+from controller.core.zones.balance import Load, ZoneBalance
 from controller.kube.resources import AWS_NODE_TEMPLATES, CLUSTER_STATE, PROVISIONERS
 from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.runtime.executors import INLINE
@@ -69,6 +70,8 @@ class Lived:
     by_step: Mapping[str, int] = field(default_factory=dict)
     timeline: tuple[tuple[float, int, float, int], ...] = ()
     """(second, machines, $ an hour, pods that wait), every few seconds."""
+    zone_shares: tuple[float, ...] = ()
+    """Of the fullest zone in the machines' CPU, as often, wherever there are so many that zone balance counts."""
 
 
 def live(
@@ -105,6 +108,7 @@ class _Life:
         own = Settings(cluster_name=CLUSTER_NAME, cluster_arn=self.cloud.identity().cluster_arn, **settings)
         self.operator = Operator(own, edges, times=times)
         self._timeline: list[tuple[float, int, float, int]] = []
+        self._zone_shares: list[float] = []
         self._pool(annotations)
 
     def _pool(self, annotations: Mapping[str, str]) -> None:
@@ -162,6 +166,8 @@ class _Life:
         running, waiting = self.cloud.running(), len(self.workloads.waiting())
         price = sum(machine.price for machine in running)
         self._timeline.append((self.clock.now() - began, len(running), price, waiting))
+        if len(running) >= ZoneBalance().from_nodes:
+            self._zone_shares.append(Load.of((machine.zone, machine.cpu) for machine in running).share)
         self.time.at(self.clock.now() + SAMPLE_SECONDS, lambda: self._sample(began))
 
     def _phase(self, phase: Phase, since: float, until: float) -> PhaseLived:
@@ -200,6 +206,7 @@ class _Life:
             requests=self.kube.requests.total(),
             by_step=dict(self.time.by_step),
             timeline=tuple(self._timeline),
+            zone_shares=tuple(self._zone_shares),
         )
 
 

@@ -102,8 +102,11 @@ def _summary(problems: Sequence[Problem], index: int) -> str:
     return f"- {name}: {within} of {len(counted)} within {DEFAULT.max_share:.0%}{kept}; cost {ratio:.3f} on the mean."
 
 
-def picture(problems: Sequence[Problem]) -> str:
-    """A line for each problem: the largest share of a zone to the right, cost ÷ that of prices alone upwards."""
+def picture(problems: Sequence[Problem], days: Sequence[Problem] = ()) -> str:
+    """A line for each problem: the largest share of a zone to the right, cost ÷ that of prices alone upwards.
+
+    Days, with their mean shares, are drawn the same way in another colour, with their names.
+    """
     low, high = 0.98, 1.12
 
     def place(problem: Problem, step: Step) -> str:
@@ -121,11 +124,14 @@ def picture(problems: Sequence[Problem]) -> str:
         f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">largest share of a zone in a '
         "Provisioner's CPU, 0 to 1</text>",
     ]
-    for each in problems:
+    for each in (*problems, *days):
         if any(step.share is None for step in each.steps):
             continue
+        colour = "#b8451b" if each in days else "#1b6ca8"
         line = " ".join(place(each, step) for step in each.steps)
         x, y = place(each, each.steps[1]).split(",")
-        parts.append(f'<polyline points="{line}" fill="none" stroke="#1b6ca8" stroke-opacity="0.5"/>')
-        parts.append(f'<circle cx="{x}" cy="{y}" r="3" fill="#1b6ca8"><title>{each.name}</title></circle>')
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-opacity="0.5"/>')
+        parts.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"><title>{each.name}</title></circle>')
+        if each in days:
+            parts.append(f'<text x="{x}" y="{float(y) - 6:.1f}" fill="{colour}">{each.name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bench.trade_offs.zone_steps import STEPS, Problem, Step, picture, report
+from bench.trade_offs import zone_days
+from bench.trade_offs.zone_steps import DEFAULT, STEPS, Problem, Step, picture, report
+from controller.core.zones.balance import ZoneBalance
 
 
 def test_a_row_has_the_largest_share_and_the_cost_and_the_summary_counts_what_holds() -> None:
@@ -16,3 +18,14 @@ def test_a_row_has_the_largest_share_and_the_cost_and_the_summary_counts_what_ho
     assert "- default: 1 of 1 within 60%, 1 within its own 60%; cost 1.050 on the mean." in said
     assert "- even, 10 % more: 1 of 1 within 60%, 0 within its own 40%; cost 1.200 on the mean." in said
     assert picture([many, few]).count("<polyline") == 1
+
+
+def test_a_day_counts_the_time_within_a_share_and_its_dollars_over_those_of_prices_alone() -> None:
+    alone = zone_days.DayStep("prices alone", ZoneBalance(), 10.0, 4.0, (1.0, 0.8, 0.5, 0.4))
+    aimed = zone_days.DayStep("default", DEFAULT, 10.2, 5.0, (0.6, 0.6, 0.5, 0.7))
+    said = zone_days.report([alone, aimed])
+    assert "| prices alone | 50% | – | 68% | 100% | 4 | 10.00 | 1.000 |" in said
+    assert "| default | 75% | 75% | 60% | 70% | 5 | 10.20 | 1.020 |" in said
+    drawn = picture([], [zone_days.drawn("day", [alone, aimed])])
+    assert ">day</text>" in drawn
+    assert drawn.count("<circle") == 1

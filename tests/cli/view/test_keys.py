@@ -7,12 +7,15 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
 from controller.cli.cluster.limits_report import LimitStatus
 from controller.cli.cluster.workload_costs import Cost, Costs
+from controller.cli.formatting import bar
+from controller.cli.view import node_rows
 from controller.cli.view.keyboard import Keyboard
 from controller.cli.view.reading import Read, Reading
 from controller.cli.view.screen import Page
@@ -182,6 +185,24 @@ def test_keys_are_answered_while_the_cluster_is_read() -> None:
     assert woken.wait(10)
     assert isinstance(reading.failure, ForbiddenError)
     reading.stop()
+
+
+def test_a_frame_of_many_nodes_is_the_work_of_the_rows_that_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells are made for the rows on the terminal alone, on every page, whatever the number of nodes."""
+    made = Mock(wraps=bar)
+    monkeypatch.setattr(node_rows, "bar", made)
+    counted = []
+    for number in (30, 500):
+        view = View(tuple(facts(f"node-{each:03}") for each in range(number)), (), (), ("cpu", "memory"), 0.0)
+        screen = ScreenState("name")
+        for keys in ((), ("page down",), ("end",), ("s", "home")):
+            for key in keys:
+                screen.press(key, view)
+            made.reset_mock()
+            lines = page(view, screen, 20).splitlines()
+            counted.append((sum(line.startswith("node-") for line in lines), made.call_count))
+    assert len(set(counted)) == 1, "the same work for 30 nodes as for 500, on each page"
+    assert counted[0][0] > 10
 
 
 def page(view: View, screen: ScreenState, height: int = 40) -> str:

@@ -1,0 +1,1 @@
+"""What a frame of `nodeless view` takes."""
