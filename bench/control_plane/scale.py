@@ -53,6 +53,9 @@ class ScaleRun:
     waited: tuple[float, ...]
     """From each pod's creation to its binding."""
     launched: tuple[float, ...]
+    """When EC2 launched each instance."""
+    known: tuple[float, ...]
+    """When each Node was created, by the controller or by its kubelet."""
     ready: tuple[float, ...]
     usage: tuple[Usage, ...]
     calls: Counter[str]
@@ -149,7 +152,8 @@ def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: 
         created=tuple(sorted(at - first for at in made)),
         bound=tuple(sorted(at - first for at in bound)),
         waited=tuple(sorted(there - here for here, there in zip(made, bound, strict=True))),
-        launched=tuple(sorted(_seconds(node["metadata"]["creationTimestamp"]) - first for node in nodes)),
+        launched=tuple(sorted(float(each["launchedAt"]) - first for each in cluster.instances())),
+        known=tuple(sorted(_seconds(node["metadata"]["creationTimestamp"]) - first for node in nodes)),
         ready=tuple(sorted(_since(node, "Ready") - first for node in nodes if condition(node, "Ready") == "True")),
         usage=tuple(Usage(each.at + began - first, each.rss_bytes, each.processor_seconds) for each in usage),
         calls=calls,

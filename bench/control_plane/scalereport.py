@@ -26,7 +26,8 @@ def table(run: ScaleRun) -> str:
     rows = [
         ("pods, nodes", f"{len(run.bound):,}, {len(run.launched):,}"),
         ("last pod created, s", f"{run.created[-1]:.0f}"),
-        ("last node launched, s", f"{run.launched[-1]:.0f}"),
+        ("last instance launched, s", f"{run.launched[-1]:.0f}"),
+        ("last Node created, s", f"{run.known[-1]:.0f}"),
         ("last node Ready, s", f"{run.ready[-1]:.0f}"),
         ("last pod bound, s", f"{run.bound[-1]:.0f}"),
         ("a pod's wait from Pending to bound, s: median, 90 %, longest",

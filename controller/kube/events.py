@@ -89,11 +89,11 @@ class EventLimit:
 
 
 EVENT_LIMITS: Mapping[str, EventLimit] = {
-    "Nominated": EventLimit(per_second=5.0, burst=200),
+    "Nominated": EventLimit(per_second=2.0, burst=100),
     "Launched": EventLimit(per_second=2.0, burst=100),
 }
 """Karpenter v0.27 sends 10 Nominated events at once and then 5 a second for all pods together. Here each pod of a batch
-of 200 gets one, and each of 100 nodes its Launched; in a larger burst the two would be half of all our requests to the
+of 100 gets one, and each of 100 nodes its Launched; in a larger burst the two would be half of all our requests to the
 API server, and the log and the ledger have every launch."""
 
 _PACE = EventLimit(per_second=50.0, burst=100)

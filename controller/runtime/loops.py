@@ -23,8 +23,6 @@ from controller.runtime.workers import Pause, Run, Worker
 
 IDLE_SECONDS = 60.0
 """The longest pause between two passes, whatever a reconciler asks for: a missed change is seen by the next pass."""
-MOST_REST_SECONDS = 5.0
-"""Of a loop with `rest`: the longest that it leaves changes alone."""
 STUCK_SECONDS = 600.0
 """A loop whose last pass ended this long ago hangs. The longest pass launches a thousand nodes under throttling."""
 
@@ -62,6 +60,20 @@ class BackoffTimes:
         return min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, 32))
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The least time between two passes: `share` times what the first of them took, `most_seconds` at most.
+
+    So a loop has a bounded part of the process while thousands of objects change.
+    """
+
+    share: float = 0.0
+    most_seconds: float = 0.0
+
+
+NO_REST = Rest()
+
+
 class Loop:
     """Passes of one reconciler, as the steps of a worker, until `stop` is set."""
 
@@ -73,14 +85,12 @@ class Loop:
         stop: threading.Event,
         *,
         settle_seconds: float = 0.05,
-        rest: float = 0.0,
+        rest: Rest = NO_REST,
         backoff: BackoffTimes | None = None,
         recorder: Recorder = SILENT,
     ) -> None:
-        """`settle_seconds`: least time between two passes, so that a burst of changes causes one pass.
-
-        `rest`: least time between two passes, as a multiple of what the first of them took, up to MOST_REST_SECONDS:
-        while thousands of objects change, the loop has a bounded share of the process.
+        """`settle_seconds`: least time between two passes, so that a burst of changes causes one pass;
+        `rest` may make it longer.
         """
         self._reconciler = reconciler
         self._source = source
@@ -123,7 +133,7 @@ class Loop:
         delay, failed = self._pass(snapshot)
         if failed:
             return Pause(delay)
-        rest = min(MOST_REST_SECONDS, self._rest * (self._passed_at - began))
+        rest = min(self._rest.most_seconds, self._rest.share * (self._passed_at - began))
         settle = max(self._settle_seconds, rest)
         return Pause(max(settle, min(delay, IDLE_SECONDS)), snapshot.version, settle)
 

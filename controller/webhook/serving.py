@@ -36,7 +36,7 @@ class WebhookTimes:
     """`first_look_seconds` between looks until it is ready, `look_seconds` from then on."""
 
     first_look_seconds: float = 0.5
-    look_seconds: float = 10.0
+    look_seconds: float = 30.0
     last_calls_seconds: float = LAST_CALLS_SECONDS
 
 

@@ -18,6 +18,7 @@ RUN = ScaleRun(
     bound=(5.0, 5.0, 6.0, 9.0),
     waited=(4.0, 5.0, 5.0, 8.0),
     launched=(2.0, 3.0),
+    known=(2.5, 3.5),
     ready=(4.0, 8.0),
     usage=(Usage(0.0, 100 << 20, 1.0), Usage(5.0, 300 << 20, 3.0), Usage(9.0, 200 << 20, 4.5)),
     calls=Counter({"create nodes": 2, "patch nodes": 5}),

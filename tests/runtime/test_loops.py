@@ -12,7 +12,7 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
 from controller.runtime.clock import SystemClock
 from controller.runtime.executors import Flag
-from controller.runtime.loops import STUCK_SECONDS, BackoffTimes, ItemBackoff, Loop
+from controller.runtime.loops import NO_REST, STUCK_SECONDS, BackoffTimes, ItemBackoff, Loop, Rest
 
 
 class HandClock(SystemClock):
@@ -122,7 +122,7 @@ def test_a_loop_that_may_rest_leaves_changes_alone_in_proportion_to_what_its_pas
             clock.at += took_seconds
             return super().reconcile(snapshot)
 
-    for rest, expected in ((20.0, settle_seconds), (0.0, 0.5)):
+    for rest, expected in ((Rest(20.0, most_seconds=5.0), settle_seconds), (NO_REST, 0.5)):
         loop = Loop(Busy(), Source(), clock, stop, settle_seconds=0.5, rest=rest)
         assert loop.step().settle_seconds == pytest.approx(expected)
 

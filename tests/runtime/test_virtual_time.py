@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.core.cloud import InterruptionQueue, QueueMessage
 from controller.core.state.change import Change, ChangeType
 from controller.core.state.snapshot import StateNode
 from controller.kube.client import KubeClient
@@ -28,16 +30,19 @@ from tests.runtime.virtual_time import VirtualTime
 
 TTL_SECONDS = 120
 SOON_SECONDS = 60.0
+POLL_SECONDS = 20.0
 
 
 class Cluster:
     """An API server, a cloud in memory, and every loop of the controller, of which none has a thread."""
 
-    def __init__(self, kube: KubeClient, clock: ManualClock) -> None:
+    def __init__(self, kube: KubeClient, clock: ManualClock, queue: InterruptionQueue | None = None) -> None:
         self.kube, self.clock, self.cloud = kube, clock, MemoryCloud()
+        self.cloud.interruptions = queue or self.cloud.interruptions
         self.time, self.stop = VirtualTime(clock), threading.Event()
         edges = Edges(kube, self.cloud, clock, Ledger(clock), self.stop, INLINE, self.time.run)
-        self.operator = Operator(Settings(cluster_name="test"), edges, namespace="default")
+        settings = Settings(cluster_name="test", interruption_queue_name="queue" if queue else "")
+        self.operator = Operator(settings, edges, namespace="default")
         self.time.run(periodic("watches", self._watch, clock, self.stop))
         self.operator.watch()
         self.operator.start_leading()
@@ -81,13 +86,33 @@ class Cluster:
         self.kube.patch(NODES, node.name, {"spec": {"taints": None}})
 
 
+class LongPoll:
+    """A queue that stays empty: each receive takes the whole time of a long poll."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.asked_at: list[float] = []
+
+    def receive(self, *, wait: bool = True) -> tuple[QueueMessage, ...]:
+        self.asked_at.append(self.clock.monotonic())
+        self.clock.advance(POLL_SECONDS)
+        return ()
+
+    def delete(self, messages: Collection[QueueMessage]) -> int:
+        raise AssertionError("there are no messages")
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with serve(kubeconfig=tmp_path / "kubeconfig"):
-        clock = ManualClock(time.time())
-        kube = KubeClient(connect(str(tmp_path / "kubeconfig")), clock=clock)
-        apply_crds(kube)
-        yield Cluster(kube, clock)
+        yield Cluster(*_api(tmp_path))
+
+
+def _api(folder: Path) -> tuple[KubeClient, ManualClock]:
+    clock = ManualClock(time.time())
+    kube = KubeClient(connect(str(folder / "kubeconfig")), clock=clock)
+    apply_crds(kube)
+    return kube, clock
 
 
 def test_a_node_is_launched_initialized_emptied_and_terminated_in_one_thread_and_without_a_wait(
@@ -109,3 +134,14 @@ def test_a_node_is_launched_initialized_emptied_and_terminated_in_one_thread_and
     assert {thread.name for thread in threading.enumerate()} == threads
     loops = {"provisioning", "registration", "termination", "emptiness", "garbagecollection", "deprovisioning"}
     assert loops <= set(cluster.time.calls)
+
+
+def test_no_loop_rests_after_the_long_poll_of_the_interruption_queue(tmp_path: Path) -> None:
+    """A spot warning leaves two minutes: while nobody polls, it waits."""
+    with serve(kubeconfig=tmp_path / "kubeconfig"):
+        kube, clock = _api(tmp_path)
+        queue = LongPoll(clock)
+        cluster = Cluster(kube, clock, queue)
+        cluster.until(lambda: len(queue.asked_at) > 3, "four polls", 5 * POLL_SECONDS)
+    pauses = [later - before - POLL_SECONDS for before, later in pairwise(queue.asked_at)]
+    assert max(pauses) < 0.1, pauses

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from controller.core.api.frozen import EMPTY, FrozenMap
+
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
@@ -23,11 +25,11 @@ class BatchTimes:
 
 @dataclass(frozen=True, slots=True)
 class BatchWindow:
-    """The state between two observations. `seen`: the known triggers, sorted, with the time when each last counted."""
+    """The state between two observations. `seen`: when each of the known triggers last counted."""
 
     opened_at: float | None = None
     last_trigger_at: float = 0.0
-    seen: tuple[tuple[str, float], ...] = ()
+    seen: FrozenMap[str, float] = EMPTY
 
     def observe(
         self, now: float, waiting: Collection[str], times: BatchTimes, expected: Collection[str] = ()
@@ -40,13 +42,16 @@ class BatchWindow:
         """
         if not waiting:
             return BatchWindow()
-        known = dict(self.seen)
-        known.update(dict.fromkeys(known.keys() & expected, now))
-        fresh = {name for name in waiting if name not in known or now - known[name] >= times.retrigger_seconds}
-        seen = tuple(sorted((name, now if name in fresh else known[name]) for name in waiting))
+        known, expected = self.seen, frozenset(expected)
+        seen, fresh = dict[str, float](), False
+        for name in waiting:
+            at = now if name in expected and name in known else known.get(name)
+            if at is None or now - at >= times.retrigger_seconds:
+                at, fresh = now, True
+            seen[name] = at
         if not fresh:
-            return replace(self, seen=seen)
-        return BatchWindow(self.opened_at if self.opened_at is not None else now, now, seen)
+            return replace(self, seen=FrozenMap(seen))
+        return BatchWindow(self.opened_at if self.opened_at is not None else now, now, FrozenMap(seen))
 
     def closes_at(self, times: BatchTimes) -> float | None:
         """When the window closes if no further trigger comes; None if no window is open."""
@@ -60,7 +65,8 @@ class BatchWindow:
 
     def forget(self, names: Collection[str]) -> BatchWindow:
         """Let these triggers count as new when next observed: their launch failed, and another may succeed."""
-        return replace(self, seen=tuple(entry for entry in self.seen if entry[0] not in names)) if names else self
+        kept = FrozenMap({name: at for name, at in self.seen.items() if name not in names})
+        return replace(self, seen=kept) if names else self
 
     def wait_seconds(self, now: float, times: BatchTimes) -> float:
         """Seconds until the window closes, or until a known trigger may count again; 0 or less means now."""
@@ -69,4 +75,4 @@ class BatchWindow:
             return closes - now
         if not self.seen:
             return times.retrigger_seconds
-        return min(at for _, at in self.seen) + times.retrigger_seconds - now
+        return min(self.seen.values()) + times.retrigger_seconds - now

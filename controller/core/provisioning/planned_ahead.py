@@ -35,9 +35,15 @@ NONE_UNTRIED = Untried()
 
 def untried(snapshot: Snapshot) -> Untried:
     """The untried pods; none where no pod is marked, since then nothing is launched for pending pods."""
-    pods = [pod for pod in snapshot.unbound if serves(snapshot, pod)]
-    marked = [pod for pod in pods if provisionable(pod) and not opted_out(pod)]
-    rest = [pod for pod in pods if not pod.unschedulable and not pod.spec.gated and not pod.nominated_node_name]
+    marked, rest = list[Pod](), list[Pod]()
+    for pod in snapshot.unbound:
+        if pod.nominated_node_name or not serves(snapshot, pod):
+            continue
+        if not pod.unschedulable:
+            if not pod.spec.gated:
+                rest.append(pod)
+        elif provisionable(pod) and not opted_out(pod):
+            marked.append(pod)
     if not marked or not rest:
         return NONE_UNTRIED
     classes = _Classes(chain(marked, rest))

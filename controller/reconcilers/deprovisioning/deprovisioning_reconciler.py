@@ -57,7 +57,7 @@ class DeprovisioningReconciler:
     ) -> None:
         """`methods` in the order in which they are asked."""
         self._informers, self._events = context.informers, RemovalEvents(context.events)
-        self._catalogs, self._launcher = context.catalogs, context.launcher
+        self._catalogs, self._launcher, self._cloud = context.catalogs, context.launcher, context.cloud
         self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
         self._methods, self._executor, self._removals = methods, executor, context.removals
         self._times = times or DeprovisioningTimes()
@@ -93,7 +93,7 @@ class DeprovisioningReconciler:
         now, simulator = self._clock.now(), self._executor.simulator(snapshot, view)
         given = MethodInput(
             simulator=simulator,
-            gate=Gate(snapshot, now, self._settings.current.disruption_budgets),
+            gate=Gate(snapshot, now, self._settings.current.disruption_budgets, self._cloud.zones_left()),
             candidates=candidates(snapshot, view.types, now, beside=simulator.options.beside),
             now=now,
             monotonic=self._clock.monotonic(),

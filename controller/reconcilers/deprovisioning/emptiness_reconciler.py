@@ -34,7 +34,7 @@ class EmptinessReconciler:
     def __init__(self, context: ReconcilerContext, emptiness: Emptiness, executor: CommandExecutor) -> None:
         self._emptiness, self._executor, self._events = emptiness, executor, RemovalEvents(context.events)
         self._clock, self._settings, self._planned = context.clock, context.settings, context.planned
-        self._removals = context.removals
+        self._removals, self._cloud = context.removals, context.cloud
         self._log = structlog.get_logger(self.name)
         self._failing = ItemBackoff(self._clock, self.name)
         self._planning, self._hold = context.planning, Hold(MOST_HOLD_SECONDS)
@@ -49,7 +49,7 @@ class EmptinessReconciler:
         self._failing.keep({node.node.uid for node in snapshot.nodes.values()})
         held = frozenset(node.name for node in snapshot.nodes.values() if not self._failing.ready(node.node.uid))
         now = self._clock.now()
-        gate = Gate(snapshot, now, self._settings.current.disruption_budgets)
+        gate = Gate(snapshot, now, self._settings.current.disruption_budgets, self._cloud.zones_left())
         proposal = self._emptiness.decide(MethodInput(Simulator(snapshot, EMPTY), gate, (), now, held_back=held))
         self._events.proposed(proposal, ())
         for stamp in proposal.annotations:

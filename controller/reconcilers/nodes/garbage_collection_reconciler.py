@@ -54,7 +54,7 @@ class GarbageTimes:
     """How long EC2 may not list a new instance (eventual consistency). Shorter than the lease that others wait for."""
     adoption_seconds: float = 60.0
     """How long planning waits for one instance's adoption, which may fail for a reason of that instance alone."""
-    most_share: float = 0.02
+    most_share: float = 0.01
 
 
 class GarbageCollectionReconciler:

@@ -64,7 +64,7 @@ def test_a_failed_launch_makes_its_pods_count_as_new() -> None:
 def test_pods_that_are_gone_close_the_window_without_a_batch() -> None:
     window = BatchWindow().observe(5.0, ["a"], TIMES).observe(5.5, [], TIMES)
     assert window.closes_at(TIMES) is None
-    assert window.seen == ()
+    assert not window.seen
 
 
 @given(st.lists(st.tuples(st.floats(0, 2), st.sets(st.sampled_from("abcdef"))), max_size=30))

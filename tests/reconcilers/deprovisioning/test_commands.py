@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.scheduling.taints import ON_DEMAND_TAINT
@@ -92,11 +92,18 @@ def test_the_record_is_written_before_anything_is_launched(world: World) -> None
     assert seen == [(True, (ON_DEMAND_TAINT,))]
 
 
-def test_an_expired_node_without_pods_is_deleted_and_nothing_launched(world: World) -> None:
+def test_an_expired_node_without_pods_is_deleted_and_nothing_launched_once_no_zonal_shift_leaves_its_zone(
+    world: World,
+) -> None:
     world.add_provisioner(ttlSecondsUntilExpired=30)
     old_node(world, pods=0)
     expire_all(world)
-    leader(world).passes(lambda s: s.nodes["old"].node.deleted_at is not None)
+    one = leader(world)
+    world.cloud.left = frozenset({world.node("old")["metadata"]["labels"][ZONE]})
+    assert one.some_passes().nodes["old"].node.deleted_at is None
+    world.cloud.left = frozenset()
+    world.clock.ahead_seconds += 60.0
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None)
     assert world.cloud.requests == []
 
 

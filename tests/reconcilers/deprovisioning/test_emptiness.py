@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 from controller.core.api.disruption import parse_budgets
-from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER, ZONE
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from controller.core.state.snapshot import Snapshot
@@ -47,6 +47,19 @@ def test_an_empty_node_is_stamped_then_deleted_when_its_time_is_over(world: Worl
     assert "empty for 30 s" in world.await_event("DeprovisioningTerminating")["message"]
     (decision,) = (entry.decision for entry in ledger.entries())
     assert (decision.kind, decision.subject, decision.method) == ("remove", "Node/node", "emptiness")
+
+
+def test_an_empty_node_stays_while_a_zonal_shift_leaves_its_zone(world: World) -> None:
+    world.add_provisioner(ttlSecondsAfterEmpty=0)
+    labels = {PROVISIONER_NAME: "default", INITIALIZED: "true", ZONE: "eu-west-1a"}
+    world.add_node({"metadata": {"name": "node", "labels": labels, "finalizers": [TERMINATION_FINALIZER]}})
+    world.cloud.left = frozenset({"eu-west-1a"})
+    loop = emptiness_loop(world)
+    world.passes(loop, stamped)
+    some_passes(world, loop)
+    assert "deletionTimestamp" not in world.node("node")["metadata"]
+    world.cloud.left = frozenset()
+    world.passes(loop, lambda s: s.nodes["node"].node.deleted_at is not None)
 
 
 def test_nothing_is_empty_before_it_is_planned_who_is_expected_where(world: World) -> None:

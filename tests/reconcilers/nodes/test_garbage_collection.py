@@ -73,7 +73,7 @@ def test_with_nothing_to_adopt_planning_may_begin(world: World) -> None:
     assert adopted.is_set()
 
 
-@pytest.mark.parametrize(("listing_seconds", "pause_seconds"), [(0.1, 10.0), (1.0, 50.0), (4.0, 120.0)])
+@pytest.mark.parametrize(("listing_seconds", "pause_seconds"), [(0.1, 10.0), (0.5, 50.0), (4.0, 120.0)])
 def test_the_longer_ec2_takes_to_list_the_rarer_are_the_first_passes(
     world: World, monkeypatch: pytest.MonkeyPatch, listing_seconds: float, pause_seconds: float
 ) -> None:
