@@ -698,7 +698,8 @@ PERFORMANCE = dashboard(
                             (
                                 "sum by (zone, capacity_type) (nodeless_unavailable_offerings)",
                                 "{{zone}} {{capacity_type}}",
-                            )
+                            ),
+                            ("max by (zone) (nodeless_zone_left)", "{{zone}} left by a zonal shift"),
                         ],
                         width=3,
                     ),

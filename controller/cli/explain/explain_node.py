@@ -10,6 +10,7 @@ from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.decision_log import decisions
 from controller.cli.cluster.node_facts import NodeFacts, node_facts
 from controller.cli.cluster.workload_costs import workload_of
+from controller.cli.explain import on_demand_nodes
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.explain.subjects import not_found
@@ -61,6 +62,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
     sections = [Section("Runs", tuple(tally(Counter(map(workload_of, node.pods)), "\n").splitlines()))]
     if candidate is not None:
         sections.append(Section("Why this type", tuple(_choice(candidate, simulator))))
+        sections.append(Section("Kept for on-demand pods", tuple(on_demand_nodes.of_node(cluster, node))))
         sections.append(Section("Stays or goes", tuple(_removal(cluster, candidate, everyone, simulator, now))))
     if node.leaving:
         sections.append(Section("What it waits for", tuple(_draining(cluster, node, now))))

@@ -8,6 +8,7 @@ from controller.cli.cluster.cluster_view import ClusterView
 from controller.cli.cluster.decision_log import decisions
 from controller.cli.cluster.dry_run import DryRun, dry_run
 from controller.cli.cluster.node_facts import price_of
+from controller.cli.explain import on_demand_nodes
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.explain.subjects import not_found
@@ -29,11 +30,11 @@ def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> 
         known = (f"{key[0]}/{key[1]}" for key in cluster.snapshot.pods)
         raise not_found("pod", f"{namespace}/{name}", known, "-n NAMESPACE looks in another namespace")
     verdict, sections = _bound(cluster, pod) if pod.node_name else _waiting(cluster, pod, now)
+    preference = Section("Preference of on-demand nodes", tuple(on_demand_nodes.of_pod(cluster, pod)))
     decided = decisions_section(decisions(cluster.kube, f"{namespace}/{name}"), now)
     events = events_section(cluster.kube, "Pod", name, namespace, now)
-    return Answer(
-        f"Pod {namespace}/{name}", verdict, _facts(pod, now), (*sections, decided, events), cluster.price_notes
-    )
+    told = (*sections, preference, decided, events)
+    return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), told, cluster.price_notes)
 
 
 def _facts(pod: Pod, now: float) -> dict[str, str]:

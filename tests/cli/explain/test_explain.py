@@ -177,6 +177,43 @@ def test_a_leaving_node_names_the_budget_that_holds_each_pod(run: Run, write: Wr
     ]
 
 
+def test_the_soft_taint_of_on_demand_nodes_is_told_at_its_nodes_and_at_pods_that_it_turns_away(
+    run: Run, write: Write
+) -> None:
+    taint = {"key": "karpenter.sh/on-demand", "effect": "PreferNoSchedule"}
+    kept, plain = (_unready_node(name, "11:59", "true") for name in ("kept", "plain"))
+    kept["spec"] = {"taints": [taint]}
+    expression = {"key": ON_DEMAND[0], "operator": ON_DEMAND[1], "values": ON_DEMAND[2]}
+    preferred = {"weight": 1, "preference": {"matchExpressions": [expression]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+    tolerates = [{"key": "karpenter.sh/on-demand", "operator": "Exists"}]
+    pods = (
+        _pod("prefers", affinity=affinity, nodeName="plain"),
+        _pod("tolerates", affinity=affinity, tolerations=tolerates, nodeName="plain"),
+        _pod("indifferent", nodeName="plain"),
+    )
+    objects = [TEMPLATE, provisioner("default", M5, ON_DEMAND), kept, plain, *pods]
+
+    def reasons(kind: str, name: str, **settings: str) -> Any:
+        metadata = {"kind": "ConfigMap", "metadata": {"name": "karpenter-global-settings"}}
+        taken = {"kind": "ClusterDump", "taken": "2026-03-01T12:00:00Z"}
+        dump = write({**taken, "objects": [*objects, {**metadata, "data": {"aws.clusterName": "shop", **settings}}]})
+        return answer(run("explain", kind, name, "--from", dump, "-o", "json"))["reasons"]
+
+    taint_line, setting_line = reasons("node", "kept")["keptForOnDemandPods"]
+    assert taint_line.startswith(
+        "taint karpenter.sh/on-demand:PreferNoSchedule: kube-scheduler places pods that do not"
+    )
+    assert setting_line.endswith("(setting onDemandTaint)")
+    assert "it is off now" in reasons("node", "kept", onDemandTaint="false")["keptForOnDemandPods"][1]
+    told, remedy = reasons("pod", "prefers")["preferenceOfOnDemandNodes"]
+    assert "1 of them have the taint karpenter.sh/on-demand:PreferNoSchedule (setting onDemandTaint)" in told
+    assert "tolerations: [{key: karpenter.sh/on-demand, operator: Exists}]" in remedy
+    assert "keptForOnDemandPods" not in reasons("node", "plain")
+    for name in ("tolerates", "indifferent"):
+        assert "preferenceOfOnDemandNodes" not in reasons("pod", name)
+
+
 def _unready_node(name: str, at: str, initialized: str) -> dict[str, Any]:
     """Made and not Ready since `at`; all but one are too small for the pod that waits."""
     ours = {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": initialized}
