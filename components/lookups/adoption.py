@@ -26,12 +26,15 @@ from components.documents.named import (
     ROLE,
     Named,
 )
+from components.lookups.cluster_objects import STACK_ANNOTATION
 from components.lookups.queries import or_none
 from controller.core.api.strict import Report
 
 STACK_TAG = "nodeless:stack"
 """Tag on all that a stack makes under a name, and on what an account has once: which stack made it."""
 LOST = "the state was lost, or the last `up` failed: take over what is there with `adopt: true` for one `up`"
+NOT_ANNOTATED = ("Patch", ":Release", ":CustomResourceDefinition")
+"""Types of Kubernetes resources that are no objects of one stack: others' objects, charts, and what outlives stacks."""
 KINDS = {
     ROLE: "role",
     PROFILE: "instance profile",
@@ -87,13 +90,18 @@ def existing(
 
 
 def tagging_and_importing(stack_tag: str, imported: Mapping[str, str]) -> pulumi.ResourceTransformation:
-    """Tag what has a name as this stack's, and import what `imported` has an id for."""
+    """Tag what has a name, and annotate objects, as this stack's; import what `imported` has an id for."""
 
     def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         props: Any = args.props
         if args.type_ in KINDS:
             values = props if isinstance(props, dict) else props.__dict__
             values["tags"] = {**(values.get("tags") or {}), STACK_TAG: stack_tag}
+        elif args.type_.startswith("kubernetes:") and not args.type_.endswith(NOT_ANNOTATED):
+            values = props if isinstance(props, dict) else props.__dict__
+            if (metadata := values.get("metadata")) is not None:  # None: an object that is only read
+                annotations = {**(metadata.get("annotations") or {}), STACK_ANNOTATION: stack_tag}
+                values["metadata"] = {**metadata, "annotations": annotations}
         if args.name not in imported:
             return pulumi.ResourceTransformationResult(props, args.opts)
         opts = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(import_=imported[args.name]))

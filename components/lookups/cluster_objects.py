@@ -25,6 +25,8 @@ MOST_BYTES = 4 * 2**20
 """Of one answer: a CRD with its managed fields has a few hundred kilobytes."""
 PULUMI = "pulumi"
 """What names of Pulumi's field managers begin with."""
+STACK_ANNOTATION = "karpenter.sh/stack"
+"""Annotation of the stack's objects: PROJECT/STACK, as its tag in AWS."""
 HELM_RELEASE, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 REMEDY = "remove it, leave it out, or take it over with `adopt: true`"
 
@@ -98,16 +100,19 @@ def object_path(document: Mapping[str, Any]) -> str:
     return f"{root}{scope}/{plural}/{metadata['name']}"
 
 
-def check_objects(api: ClusterApi, wanted: Iterable[KeyedObject], *, lost: bool, report: Report) -> list[str]:
-    """Report each object that is there and that Pulumi did not make. Returns what could not be asked, each once.
+def check_objects(
+    api: ClusterApi, wanted: Iterable[KeyedObject], stack_tag: str, *, lost: bool, report: Report
+) -> list[str]:
+    """Report each object that is there and that this stack did not make. Returns what could not be asked, each once.
 
-    `lost`: the stack's state tells of no finished `up`, so that what Pulumi made is in the way as well.
+    An object of Pulumi's without the annotation is taken for this stack's. `lost`: the stack's state tells of no
+    finished `up`, so that what Pulumi made is in the way as well.
     """
     unanswered: dict[str, None] = {}
     for each, answer in _asked(api, list(wanted)):
         if isinstance(answer, UnansweredError):
             unanswered[str(answer)] = None
-        elif answer is not None and (whose := _whose(answer, lost=lost)):
+        elif answer is not None and (whose := _whose(answer, stack_tag, lost=lost)):
             metadata = each.document["metadata"]
             name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
             report.add(each.path, f"{each.document['kind']} {name} exists in the cluster, and {whose}", REMEDY)
@@ -147,12 +152,15 @@ def _asked(
         yield from zip(wanted[1:], pool.map(ask, wanted[1:]), strict=True)
 
 
-def _whose(metadata: Mapping[str, Any], *, lost: bool) -> str:
+def _whose(metadata: Mapping[str, Any], stack_tag: str, *, lost: bool) -> str:
     """Whose the object is; empty: this stack's, as far as it shows."""
     managers = [each.get("manager") for each in metadata.get("managedFields") or () if isinstance(each, Mapping)]
     if not any(str(each).startswith(PULUMI) for each in managers):
         release = _release(metadata)
         return f"{release} made it" if release else "this stack did not make it"
+    stack = (metadata.get("annotations") or {}).get(STACK_ANNOTATION, stack_tag)
+    if stack != stack_tag:
+        return f"stack {stack} made it"
     return "the state of the stack that made it is not here" if lost else ""
 
 

@@ -100,7 +100,7 @@ def look_up(stack: Stack, stack_tag: str, *, finished: bool | None = None) -> Su
     lost = finished is False
     imported = existing(names, stack_tag, adopt=config.adopt, lost=lost, report=report)
     if cluster is not None and not config.adopt:
-        _check_cluster(stack, cluster, account, lost=lost, report=report)
+        _check_cluster(stack, cluster, account, stack_tag, lost=lost, report=report)
     oidc = _oidc_provider(cluster.issuer) if cluster else None
     spot = _spot_role() if config.identity.spot_service_linked_role else None
     # The spot role outlives the stack that made it, and all of them outlive a lost state.
@@ -150,14 +150,17 @@ def _existing(name: str, account: Account, report: Report) -> ExistingCluster | 
     )
 
 
-def _check_cluster(stack: Stack, cluster: ExistingCluster, account: Account, *, lost: bool, report: Report) -> None:
+def _check_cluster(
+    stack: Stack, cluster: ExistingCluster, account: Account, stack_tag: str, *, lost: bool, report: Report
+) -> None:
     """Report the names that are taken in the cluster; where it cannot be asked, warn and go on."""
     config = stack.config
     place = Place(account, version_pair(cluster.version))
     unanswered, warnings = [], []
     try:
         api = _api(config, cluster)
-        unanswered = check_objects(api, keyed_objects(config, place, stack.objects), lost=lost, report=report)
+        wanted = keyed_objects(config, place, stack.objects)
+        unanswered = check_objects(api, wanted, stack_tag, lost=lost, report=report)
         if config.controller.manage_crds and not unanswered:
             warnings = definition_warnings(api, DEFINITIONS)
     except UnansweredError as error:

@@ -19,7 +19,7 @@ from controller.kube import resources
 from controller.kube.resources import CLUSTER_STATE, PODS, Resource, device_resources
 from tests.source_trees import ROOT, syntax_trees
 
-SERVICES = ("ec2", "eks", "ssm", "pricing", "sqs")
+SERVICES = ("ec2", "eks", "ssm", "pricing", "sqs", "arc-zonal-shift")
 _VERBS = {
     "get": ("get",),
     "list": ("list",),
@@ -78,7 +78,7 @@ def aws_actions() -> frozenset[str]:
         assert isinstance(call.func, ast.Attribute)
         receiver = call.func.value
         name = receiver.attr if isinstance(receiver, ast.Attribute) else getattr(receiver, "id", "")
-        service = name.lstrip("_")
+        service = name.lstrip("_").replace("_", "-")
         if service not in SERVICES:
             continue
         operations = _operations(service)

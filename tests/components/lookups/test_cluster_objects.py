@@ -13,7 +13,13 @@ import yaml
 
 from components.documents.account import Account
 from components.documents.manifests import KeyedObject, Place, keyed_objects
-from components.lookups.cluster_objects import ClusterApi, UnansweredError, check_objects, object_path
+from components.lookups.cluster_objects import (
+    STACK_ANNOTATION,
+    ClusterApi,
+    UnansweredError,
+    check_objects,
+    object_path,
+)
 from controller.core.api.strict import Report
 from controller.kube.client import KubeClient
 from controller.kube.connection import connect
@@ -30,6 +36,7 @@ pytestmark = DECLARES
 HELM = {"annotations": {"meta.helm.sh/release-name": "karpenter", "meta.helm.sh/release-namespace": "karpenter"}}
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+OURS = "nodeless/test"
 REMEDY = "remove it, leave it out, or take it over with `adopt: true`"
 
 
@@ -59,7 +66,7 @@ def wanted() -> list[KeyedObject]:
 def asked(kubeconfig: Path, *, lost: bool = False) -> list[str]:
     """What is refused of the objects that a stack wants."""
     report = Report()
-    assert check_objects(ClusterApi.of_kubeconfig(str(kubeconfig)), wanted(), lost=lost, report=report) == []
+    assert check_objects(ClusterApi.of_kubeconfig(str(kubeconfig)), wanted(), OURS, lost=lost, report=report) == []
     return [str(each) for each in report.problems]
 
 
@@ -79,14 +86,36 @@ def test_what_others_made_in_the_cluster_is_refused_with_whose_it_is_and_what_pu
         + REMEDY,
     ]
     assert asked(kubeconfig) == preview(caplog, kubeconfig) == refused
-    for each in wanted():
-        metadata = each.document["metadata"]
-        if metadata["name"] == "karpenter" and each.document["kind"] in ("Namespace", "ServiceAccount", "ClusterRole"):
-            apply_object(kubeconfig, dict(each.document))
+    apply_three(kubeconfig, {})
+    assert asked(kubeconfig) == []
+    apply_three(kubeconfig, {STACK_ANNOTATION: OURS})
     assert asked(kubeconfig) == []
     lost = asked(kubeconfig, lost=True)
     assert len(lost) == 3
     assert all("exists in the cluster, and the state of the stack that made it is not here" in each for each in lost)
+
+
+def apply_three(kubeconfig: Path, annotations: dict[str, str]) -> None:
+    """What the test before refuses, as Pulumi writes it."""
+    for each in wanted():
+        metadata = each.document["metadata"]
+        if metadata["name"] == "karpenter" and each.document["kind"] in ("Namespace", "ServiceAccount", "ClusterRole"):
+            with_ours = {**(metadata.get("annotations") or {}), **annotations}
+            apply_object(kubeconfig, {**each.document, "metadata": {**metadata, "annotations": with_ours}})
+
+
+def test_what_another_pulumi_stack_made_in_the_cluster_is_refused_by_that_stacks_name(
+    kubeconfig: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply_three(kubeconfig, {STACK_ANNOTATION: "platform/blue"})
+    refused = asked(kubeconfig)
+    assert refused == [
+        f"controller.namespace: Namespace karpenter exists in the cluster, and stack platform/blue made it; {REMEDY}",
+        "controller.namespace: ServiceAccount karpenter/karpenter exists in the cluster, and stack platform/blue made "
+        f"it; {REMEDY}",
+        f"controller: ClusterRole karpenter exists in the cluster, and stack platform/blue made it; {REMEDY}",
+    ]
+    assert preview(caplog, kubeconfig) == refused
 
 
 def test_definitions_of_a_helm_release_are_taken_over_with_a_warning(
@@ -113,7 +142,7 @@ def test_a_cluster_that_does_not_answer_is_said_once_and_stops_nothing(
     assert warning.startswith(f"{said}HTTP 401")
     document["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"
     path.write_text(yaml.safe_dump(document))
-    (reason,) = check_objects(ClusterApi.of_kubeconfig(str(path)), wanted(), lost=False, report=Report())
+    (reason,) = check_objects(ClusterApi.of_kubeconfig(str(path)), wanted(), OURS, lost=False, report=Report())
     assert reason.startswith("http://127.0.0.1:9: ")
     with pytest.raises(UnansweredError, match=r"kubeconfig .*none cannot be used"):
         ClusterApi.of_kubeconfig(str(tmp_path / "none"))
