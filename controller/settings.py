@@ -54,8 +54,10 @@ class Settings:
     interruption_queue_name: str = _setting("aws.interruptionQueueName")
     tags: FrozenMap[str, str] = _setting("aws.tags")  # noqa: RUF009 - a dataclasses.field
     enable_prefix_delegation: bool = _setting("aws.enablePrefixDelegation")
+    reserved_enis: int = _setting("aws.reservedENIs")
     instance_store_policy: str = _setting("aws.instanceStorePolicy")
     enable_zone_balance: bool = _setting("aws.enableZoneBalance")
+    zonal_shift: bool = _setting("aws.zonalShift")
     alternative_price_tolerance: float = _setting("aws.alternativePriceTolerance")
     spot_offerings: int = _setting("aws.spotOfferings")
     spot_pool_share: float = _setting("aws.spotPoolShare")

@@ -38,7 +38,7 @@ KUBECTL = {
 }  # fmt: skip
 """Flags of kubectl's verbs that the documents use."""
 VERBS = {
-    "aws": {"eks", "ec2", "sts", "iam"},
+    "aws": {"eks", "ec2", "sts", "iam", "arc-zonal-shift"},
     "cosign": {"verify"},
     "docker": {"buildx"},
     "git": {"show", "ls-remote"},

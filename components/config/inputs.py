@@ -230,12 +230,21 @@ class SettingsConfig(TypedDict):
     """The VPC CNI has ENABLE_PREFIX_DELEGATION, so that an interface's addresses are prefixes of 16: nodes of Nitro
     types take that many more pods, up to 110 (250 from 30 vCPUs on, as AWS advises).
     """
+    reserved_enis: NotRequired[int]
+    """Network interfaces of a node that pods take no addresses of: 1 with the VPC CNI's custom networking
+    (ENIConfig), whose first interface has none. Fewer pods fit on a node, and its kubelet is told.
+    """
     instance_store_policy: NotRequired[str]
     """`RAID0`: the NVMe disks of types that have some become one array, the node's data device (AL2, AL2023); empty:
     the block device mappings decide.
     """
     enable_zone_balance: NotRequired[bool]
     """Of zones that cost about the same, launch where the Provisioner has the fewest instances."""
+    zonal_shift: NotRequired[bool]
+    """A zone that a zonal shift or autoshift of the cluster (ARC) leaves gets no nodes, and loses none voluntarily,
+    until the shift ends. Without the permission, or for a cluster that is not registered with ARC, nothing
+    changes.
+    """
     alternative_price_tolerance: NotRequired[float]
     """Offerings that cost more than the cheapest by over this share are not sent to EC2 as alternatives, which could
     undo what the plan saves; 0.25 is 25 %. Each lack of capacity doubles it.

@@ -96,12 +96,20 @@ def read_policy(grants: ControllerGrants) -> Policy:
     """Looking up, and the interruption queue."""
     account = grants.account
     region = {"StringEquals": {"aws:RequestedRegion": account.region}}
+    cluster = account.arn("eks", f"cluster/{grants.cluster}")
     statements = [
         allow("ReadRegion", REGIONAL_READS, ["*"], region),
         # The Pricing API serves few regions, and prices are no resources.
         allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
         allow("ReadPublicParameters", ["ssm:GetParameter"], [account.public_arn("ssm", "parameter/aws/service/*")]),
-        allow("ReadCluster", ["eks:DescribeCluster"], [account.arn("eks", f"cluster/{grants.cluster}")]),
+        allow("ReadCluster", ["eks:DescribeCluster"], [cluster]),
+        # IAM knows load balancers alone as resources of this action; others are named by its condition key.
+        allow(
+            "ReadZonalShifts",
+            ["arc-zonal-shift:GetManagedResource"],
+            ["*"],
+            {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": cluster}},
+        ),
     ]
     if grants.queue_arn:
         actions = ["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"]

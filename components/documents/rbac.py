@@ -45,6 +45,7 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("", ("pods/eviction",), ("create",)),
     _rule("", ("events",), ("create", "patch")),
     _rule("apps", ("daemonsets",), ("list", "watch")),
+    _rule("crd.k8s.amazonaws.com", ("eniconfigs",), ("list",)),
     _rule("policy", ("poddisruptionbudgets",), ("list", "watch")),
     _rule("storage.k8s.io", ("csinodes", "storageclasses"), ("list", "watch")),
     _rule("storage.k8s.io", ("volumeattachments",), ("list",)),
@@ -101,6 +102,7 @@ READER_RULES: tuple[Rule, ...] = (
     # A list by metadata.name is allowed to whoever may read that name.
     _rule("", ("configmaps",), ("list",), (CONFIG_MAP, PRICES, DECISIONS)),
     _rule("apps", ("daemonsets",), ("list", "watch")),
+    _rule("crd.k8s.amazonaws.com", ("eniconfigs",), ("list",)),
     _rule("policy", ("poddisruptionbudgets",), ("list", "watch")),
     _rule("discovery.k8s.io", ("endpointslices",), ("list",)),
     _rule("storage.k8s.io", ("csinodes", "storageclasses"), ("list", "watch")),

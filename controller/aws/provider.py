@@ -35,6 +35,7 @@ from controller.aws.launch.offering_choice import OfferingChoice
 from controller.aws.launch.zone_balance import ZoneBalance
 from controller.aws.network.security_groups import SecurityGroups
 from controller.aws.network.subnets import Subnets
+from controller.aws.network.zonal_shifts import READ_SECONDS, ZonalShifts
 from controller.aws.permissions import check_permissions
 from controller.aws.provisioner_advice import advice
 from controller.aws.template_status import resolve_status
@@ -89,7 +90,8 @@ class AWSProvider:
         if settings.interruption_queue_name:
             self._queue = SqsQueue(clients.sqs, settings.interruption_queue_name)
         self._market = MarketData(settings, clients, clock, logger)
-        self._subnets = Subnets(ec2, clock)
+        self._shifts = ZonalShifts(clients.arc_zonal_shift, clock, logger)
+        self._subnets = Subnets(ec2, clock, left=self._shifts.zones)
         self._security_groups = SecurityGroups(ec2, settings.cluster_name, clock, logger)
         self._images = Images(ec2, clients.ssm, clock)
         self._cluster: Cache[str, ClusterFacts] = Cache(clock, CLUSTER_SECONDS)
@@ -109,6 +111,8 @@ class AWSProvider:
         )
         reads = self._market.reads
         reads["launch templates"] = (launch_templates.collect, LAUNCH_TEMPLATE_SECONDS)
+        if settings.zonal_shift:
+            reads["zonal shifts"] = (self._read_shifts, READ_SECONDS)
         if self._market.has_commitments:
             reads["commitments"] = (self._count_running, COMMITMENT_SECONDS)
         self._schedule = RefreshSchedule(clock, logger, reads)
@@ -125,7 +129,7 @@ class AWSProvider:
         if full == zones:
             raise InsufficientCapacityError(
                 f"AWSNodeTemplate {template.name}: none of its subnets is open and has a free address; add subnets to "
-                "the selector, or take the tag karpenter.sh/do-not-launch off"
+                "the selector, take the tag karpenter.sh/do-not-launch off, or wait for the end of the zonal shift"
             )
         self._read_types()
         self._market.sold_types()
@@ -173,6 +177,19 @@ class AWSProvider:
     def region_catalog(self) -> RegionCatalog:
         """What the region sells at list prices, to plan elsewhere. Raises CloudError before the types were read."""
         return self._market.region_catalog()
+
+    def zones_left(self) -> frozenset[str]:
+        """See CloudProvider."""
+        return self._subnets.zones_left()
+
+    def zonal_shifts(self) -> tuple[frozenset[str], str]:
+        """Read the ids of the zones that zonal shifts leave, and why they cannot be read. Raises CloudErrors of EKS."""
+        problem = self._shifts.read(self._settings.cluster_arn or self._cluster_facts().arn)
+        return self._shifts.zones(), problem
+
+    def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
+        """See CloudProvider."""
+        self._subnets.use_for_pods(by_zone)
 
     def price_book(self) -> Mapping[str, Any]:
         """See CloudProvider."""
@@ -236,6 +253,10 @@ class AWSProvider:
         """Read the instance types if they were not read yet."""
         if not self._market.known:
             self.refresh()
+
+    def _read_shifts(self) -> int:
+        self.zonal_shifts()
+        return len(self._shifts.zones())
 
     def _count_running(self) -> int:
         running = (one for one in self._instances.launched() if one.state not in LEAVING_STATES)

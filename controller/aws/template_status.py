@@ -30,9 +30,18 @@ def resolve_status(template: AWSNodeTemplate, subnets: Subnets, security_groups:
 
     found = answer(lambda: subnets.matching(template))
     matching_subnets = None if found is None else tuple((subnet.id, subnet.zone) for subnet in found)
-    free = FrozenMap({subnet.id: subnet.free_addresses for subnet in found or ()})
+    zones = {subnet.zone for subnet in found or ()}
+    for_pods = answer(lambda: tuple(each for zone, each in subnets.for_pods().items() if zone in zones)) or ()
+    free = FrozenMap({subnet.id: subnet.free_addresses for subnet in (*(found or ()), *for_pods)})
     needs_groups = template.launch_template is None or bool(template.security_group_selector)
     matching_groups = answer(lambda: security_groups.matching(template)) if needs_groups else ()
-    closed = frozenset(subnet.id for subnet in found or () if subnet.closed)
+    closed = frozenset(subnet.id for subnet in found or () if subnets.closed(subnet))
     told = tuple(problems), tuple(unanswered)
-    return TemplateStatus(matching_subnets, matching_groups, *told, free_addresses=free, closed_subnets=closed)
+    return TemplateStatus(
+        matching_subnets,
+        matching_groups,
+        *told,
+        free_addresses=free,
+        pod_subnets=tuple((subnet.id, subnet.zone) for subnet in for_pods),
+        closed_subnets=closed,
+    )

@@ -60,8 +60,8 @@ class Offering:
 
 @dataclass(frozen=True, slots=True)
 class Interfaces:
-    """The network interfaces of a node: `most` of them, each with so many IPv4 addresses, its own included; with
-    `prefixes`, each of the others is a prefix of 16."""
+    """The network interfaces of a node that pods take addresses of: `most` of them, each with so many IPv4 addresses,
+    its own included; with `prefixes`, each of the others is a prefix of 16."""
 
     most: int
     addresses: int
@@ -219,8 +219,10 @@ class TemplateStatus:
     """Of its nodes; empty where that is not known."""
     free_addresses: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     """By subnet, as EC2 counted them last."""
+    pod_subnets: tuple[tuple[str, str], ...] = ()
+    """(id, zone) of those that pods of its nodes take addresses of instead (custom networking)."""
     closed_subnets: frozenset[str] = frozenset()
-    """Those in which nothing is launched, by their tag."""
+    """Those in which nothing is launched: by their tag, or since a zonal shift leaves their zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +330,12 @@ class Cloud(TypeSource, Protocol):
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:
         """Restore what an earlier process learned; entries that cannot be parsed are ignored."""
+
+    def zones_left(self) -> frozenset[str]:
+        """Zones, by name, that a zonal shift leaves: no node is launched there. As last read; raises nothing."""
+
+    def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
+        """Count addresses of pods in these subnets (ids by zone, of custom networking), elsewhere in the nodes'."""
 
     def price_book(self) -> Mapping[str, Any]:
         """The list prices that offerings have, as a JSON document with region, source and time; empty: not known."""

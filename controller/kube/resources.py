@@ -68,6 +68,8 @@ MUTATING_WEBHOOKS = Resource(
 VALIDATING_WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False
 )
+ENI_CONFIGS = Resource("crd.k8s.amazonaws.com", "v1alpha1", "eniconfigs", "ENIConfig", False)
+"""The VPC CNI's custom networking."""
 PROVISIONERS, AWS_NODE_TEMPLATES = (
     Resource(each.group, each.version, each.plural, each.name, False)
     for each in (V1ALPHA5.pool, V1ALPHA5.node_template)

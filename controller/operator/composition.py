@@ -57,10 +57,11 @@ from controller.reconcilers.status.advice_reconciler import AdviceReconciler
 from controller.reconcilers.status.conditions_reconciler import ConditionsReconciler
 from controller.reconcilers.status.counter_reconciler import CounterReconciler
 from controller.reconcilers.status.node_template_reconciler import NodeTemplatesReconciler
+from controller.reconcilers.status.pod_network_reconciler import PodNetworkReconciler
 from controller.runtime import metrics
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Executors, ThreadExecutors
-from controller.runtime.loops import BackoffTimes, Loop, Reconciler
+from controller.runtime.loops import NO_REST, BackoffTimes, Loop, Reconciler, Rest
 from controller.runtime.waits import Waits
 from controller.runtime.workers import Run, Worker
 from controller.settings import Settings
@@ -113,10 +114,16 @@ class Runs(Enum):
     STANDBY = "on every replica, so that a new leader has the results ready"
     LEADING = "on the leader"
     PODS_WAIT = "on the leader, woken ten times as soon as the others: pods wait for it"
+    POLLING = "on the leader, without a pause: it waits in its own call"
 
 
-REST = 20.0
-"""Of loops that no pod waits for, in multiples of their last pass."""
+RESTS = {
+    Runs.STANDBY: Rest(40.0, most_seconds=5.0),
+    Runs.LEADING: Rest(40.0, most_seconds=5.0),
+    Runs.PODS_WAIT: Rest(4.0, most_seconds=0.5),
+    Runs.POLLING: NO_REST,
+}
+"""So the launches and the watches of a burst have most of the process."""
 
 
 def _repair_policy(settings: Settings) -> RepairPolicy:
@@ -212,9 +219,10 @@ class Operator:
         yield ConsistencyReconciler(context), Runs.LEADING
         yield DiskPressureReconciler(context), Runs.LEADING
         if settings.interruption_queue_name:
-            yield InterruptionReconciler(context), Runs.LEADING
+            yield InterruptionReconciler(context), Runs.POLLING
         yield ConditionsReconciler(context), Runs.LEADING
         yield NodeTemplatesReconciler(context), Runs.LEADING
+        yield PodNetworkReconciler(context), Runs.LEADING
         yield CounterReconciler(context), Runs.LEADING
         yield AdviceReconciler(context), Runs.LEADING
         yield ObservationReconciler(context), Runs.LEADING
@@ -230,14 +238,14 @@ class Operator:
         return [Expiration(), *drift, ApprovedRebalance(), consolidation, zones]
 
     def _loop(self, reconciler: Reconciler, runs: Runs) -> Loop:
-        urgent = runs is Runs.PODS_WAIT
+        urgent = runs in (Runs.PODS_WAIT, Runs.POLLING)
         return Loop(
             reconciler,
             self.informers,
             self._clock,
             self._edges.stop,
             settle_seconds=self._times.settle_seconds * (1 if urgent else 10),
-            rest=0.0 if urgent else REST,
+            rest=RESTS[runs],
             backoff=self._times.backoff,
             recorder=self._recorder,
         )

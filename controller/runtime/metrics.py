@@ -253,6 +253,9 @@ SUBNET_FREE_ADDRESSES = _gauge(
     "subnet",
     "zone",
 )
+ZONE_LEFT = _gauge(
+    "nodeless_zone_left", "1 while a zonal shift (ARC) leaves the zone: no node is launched there.", "zone"
+)
 DECISIONS = _counter(
     "nodeless_decisions", "Launches, skips and removals. method: what decided.", "kind", "method", "provisioner"
 )

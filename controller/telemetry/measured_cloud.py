@@ -74,6 +74,12 @@ class MeasuredCloud:
     def check_permissions(self) -> None:
         self._measured("CheckPermissions", self._cloud.check_permissions)
 
+    def zones_left(self) -> frozenset[str]:
+        return self._cloud.zones_left()
+
+    def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
+        self._cloud.use_pod_subnets(by_zone)
+
     def price_book(self) -> Mapping[str, Any]:
         return self._cloud.price_book()
 

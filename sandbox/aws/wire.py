@@ -90,7 +90,8 @@ def parse_request(method: str, path: str, headers: Callable[[str], str], body: b
         action = form.get("Action", "")
         params = _decode_query(service, action, form) if service == "ec2" else {}
         return Request(service, region, action, access_key, params)
-    return Request(service, region, _rest_action(service, method, path), access_key)
+    action, params = _rest_action(service, method, path)
+    return Request(service, region, action, access_key, params)
 
 
 @functools.cache
@@ -99,19 +100,23 @@ def _routes(service: str) -> tuple[tuple[str, re.Pattern[str], str], ...]:
     routes = []
     for name in model.operation_names:
         http = model.operation_model(name).http
-        path = re.sub(r"\\\{[^}]+\\\}", "[^/]+", re.escape(http.get("requestUri", "/").partition("?")[0]))
+        path = re.escape(http.get("requestUri", "/").partition("?")[0])
+        path = path.replace(r"\{resourceIdentifier\}", "(?P<resourceIdentifier>.+)")  # an ARN, with slashes
+        path = re.sub(r"\\\{[^}]+\\\}", "[^/]+", path)
         routes.append((http.get("method", "POST"), re.compile(path + "/?"), name))
     return tuple(routes)
 
 
-def _rest_action(service: str, method: str, path: str) -> str:
+def _rest_action(service: str, method: str, path: str) -> tuple[str, Params]:
+    """The action, and the ARN in its path."""
     try:
         routes = _routes(service)
     except botocore.session.UnknownServiceError:
-        return f"{method} {path}"
-    return next(
-        (name for verb, pattern, name in routes if verb == method and pattern.fullmatch(path)), f"{method} {path}"
-    )
+        return f"{method} {path}", {}
+    for verb, pattern, name in routes:
+        if verb == method and (found := pattern.fullmatch(path)):
+            return name, found.groupdict()
+    return f"{method} {path}", {}
 
 
 def _decode_query(service: str, action: str, form: Mapping[str, str]) -> Params:

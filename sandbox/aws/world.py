@@ -26,6 +26,7 @@ from sandbox.aws.market.pricing import Pricing
 from sandbox.aws.seeded import Seeded
 from sandbox.aws.ssm import PublicParameters
 from sandbox.aws.wire import AwsError, Params
+from sandbox.aws.zonal_shift import ManagedResources
 
 Handler = Callable[[Params], Params | None]
 """Answers an action, or gives None to let moto answer."""
@@ -72,6 +73,7 @@ class World:
             self.network, self.catalog, self.market, self.launcher, self.instances, self.faults, self.seeded
         )
         self.quotas = Quotas(settings.region, account)
+        self.zonal_shifts = ManagedResources()
         self._pricing = Pricing(settings.region, self.market, self.catalog.types)
         self._spot = SpotPrices(self.catalog, self.market)
         self._run_tokens: dict[str, Params] = {}
@@ -119,6 +121,7 @@ class World:
             | {("ssm", name): handler for name, handler in ssm.items()}
             | {("pricing", "GetProducts"): self._pricing.get_products}
             | {("servicequotas", "GetServiceQuota"): self.quotas.get}
+            | {("arc-zonal-shift", "GetManagedResource"): self.zonal_shifts.get}
         )
 
     def _run_instances(self, params: Params) -> Params:

@@ -13,6 +13,7 @@ from controller.cli.check.check_aws import AwsCheck
 from controller.cli.check.findings import Finding, Level, collect
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.cloud import TemplateStatus
 from controller.core.state.snapshot import Snapshot
 from sandbox.aws.faults import Fault
 from tests.aws.conftest import SETTINGS, Cloud, provisioner, request, template
@@ -72,6 +73,30 @@ def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, l
     assert [each.level for each in findings] == [Level.PROBLEM, Level.PROBLEM]
     assert "subnetSelector" in findings[0].text
     assert "securityGroupSelector" in findings[1].text
+
+
+@pytest.mark.parametrize(
+    ("own", "of_pods", "said"),
+    [
+        (20, None, ["20 free addresses: room for 1 node like those that stand (20 each)"]),
+        (59, None, ["59 free addresses: room for 2 nodes"]),
+        (60, None, []),
+        (40, 30, ["subnet subnet-p in a (of pods) has 30 free addresses: room for 1 node"]),
+        (31, 600, ["31 free addresses: room for 31 nodes like those that stand (1 each)"]),
+    ],
+)
+def test_a_subnet_in_which_few_nodes_fit_is_named_with_how_many(
+    cloud: Cloud, loaded: AWSProvider, own: int, of_pods: int | None, said: list[str]
+) -> None:
+    labels = FrozenMap({keys.PROVISIONER_NAME: "default", keys.INSTANCE_TYPE: "m5.large"})
+    check = AwsCheck(cloud.clients, loaded, SETTINGS, Snapshot(nodes={"n": state_node(node=make_node(labels=labels))}))
+    status = TemplateStatus(
+        (("subnet-1", "a"),),
+        free_addresses={"subnet-1": own} | ({} if of_pods is None else {"subnet-p": of_pods}),
+        pod_subnets=() if of_pods is None else (("subnet-p", "a"),),
+    )
+    told = list(check.addresses("t", status))
+    assert [text in each.text for each, text in zip(told, said, strict=True)] == [True] * len(said)
 
 
 @pytest.fixture

@@ -57,6 +57,27 @@ class TestPrefixDelegation:
         assert sorted("maxPods: 34\n" in text for text in cloud.user_data()) == [False, True]
         assert sorted("maxPods: 110\n" in text for text in cloud.user_data()) == [False, True]
 
+    @pytest.mark.parametrize(
+        ("prefixes", "reserved", "pods"),
+        [(False, 0, 29), (False, 1, 20), (False, 3, 2), (True, 1, 110), (True, 2, 110)],
+    )
+    def test_reserved_interfaces_have_no_pods_and_take_no_addresses(
+        self, cloud: Cloud, loaded: AWSProvider, prefixes: bool, reserved: int, pods: int
+    ) -> None:
+        provider = configured(cloud, loaded, enable_prefix_delegation=prefixes, reserved_enis=reserved)
+        kind = by_name(provider.instance_types(provisioner(), template()))["m5.large"]
+        assert kind.capacity["pods"] == pods
+        assert kind.interfaces is not None
+        assert kind.interfaces.most == 3 - reserved
+
+    def test_the_kubelet_is_told_of_reserved_interfaces(self, cloud: Cloud, loaded: AWSProvider) -> None:
+        provider = configured(cloud, loaded, reserved_enis=1)
+        types = provider.instance_types(provisioner(), template())
+        instance = provider.create(request(types, names=("m5.large",)))
+        assert instance.labels[keys.INSTANCE_PODS] == "20"
+        (written,) = cloud.user_data()
+        assert "maxPods: 20\n" in written
+
     def test_al2s_bootstrap_script_counts_no_addresses_of_its_own(self, cloud: Cloud, loaded: AWSProvider) -> None:
         provider = configured(cloud, loaded, enable_prefix_delegation=True)
         types = provider.instance_types(provisioner(), al2_template())

@@ -40,6 +40,7 @@ def tags(where: str, cluster: str = CLUSTER, **more: str) -> dict[str, str]:
     return {f"aws:{where}Tag/{key}": value for key, value in (tagging.ownership(cluster, "default") | more).items()}
 
 
+SHIFTS = "arc-zonal-shift:GetManagedResource"
 REQUESTS = {
     "ec2:CreateFleet": (ACCOUNT.arn("ec2", "fleet/*"), tags("Request")),
     "ec2:CreateLaunchTemplate": (ACCOUNT.arn("ec2", "launch-template/*"), tags("Request")),
@@ -50,6 +51,7 @@ REQUESTS = {
         ACCOUNT.public_arn("ssm", "parameter/aws/service/eks/optimized-ami/1.30/amazon-linux-2/recommended/image_id"),
         REGION,
     ),
+    SHIFTS: ("*", {"arc-zonal-shift:ResourceIdentifier": ACCOUNT.arn("eks", f"cluster/{CLUSTER}")}),
     "sqs:DeleteMessage": (QUEUE, REGION),
     "sqs:GetQueueUrl": (QUEUE, REGION),
     "sqs:ReceiveMessage": (QUEUE, REGION),
@@ -175,6 +177,7 @@ def test_reads_stay_in_the_region_and_out_of_private_parameters() -> None:
     assert not may("ec2:DescribeInstances", "*", {"aws:RequestedRegion": "us-east-1"})
     assert not may("ssm:GetParameter", ACCOUNT.arn("ssm", "parameter/prod/password"), REGION)
     assert not may("eks:DescribeCluster", ACCOUNT.arn("eks", "cluster/other"), REGION)
+    assert not may(SHIFTS, "*", {"arc-zonal-shift:ResourceIdentifier": ACCOUNT.arn("eks", "cluster/other")})
     assert may("pricing:GetProducts", "*", {"aws:RequestedRegion": "ap-south-1"}), "the Pricing API is elsewhere"
 
 
@@ -201,6 +204,10 @@ def test_policies_stay_below_iams_size_with_the_longest_names_and_in_their_parti
 
 def test_statements_of_all_resources_are_only_those_that_know_none() -> None:
     statements = [*launch_policy(grants())["Statement"], *read_policy(grants())["Statement"]]
-    assert {each["Sid"] for each in statements if each["Resource"] == ["*"]} == {"ReadRegion", "ReadPrices"}
+    assert {each["Sid"] for each in statements if each["Resource"] == ["*"]} == {
+        "ReadRegion",
+        "ReadPrices",
+        "ReadZonalShifts",
+    }
     sids = [each["Sid"] for each in statements]
     assert len(set(sids)) == len(sids)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pulumi.output import Unknown
 
+from components.lookups.cluster_objects import STACK_ANNOTATION
 from components.objects import KINDS
 from sandbox.stack_kube import whole_numbers
 from tests.components.engine import (
@@ -106,7 +107,8 @@ def test_provisioners_come_last_and_so_go_first(name: str) -> None:
     assert provisioners
     for each in provisioners:
         assert needed <= closure(run, each)
-        assert each.inputs["metadata"]["annotations"] == {"pulumi.com/deletionPropagationPolicy": "foreground"}
+        annotations = {"pulumi.com/deletionPropagationPolicy": "foreground", STACK_ANNOTATION: f"nodeless/{name}"}
+        assert each.inputs["metadata"]["annotations"] == annotations
     leftovers = run.one("sweep-leftovers")
     assert needed - {"sweep-leftovers"} <= closure(run, leftovers), "swept while roles and the controller still are"
     assert set(leftovers.inputs) == {"delete"}, "nothing runs before the stack goes"
@@ -162,7 +164,7 @@ def test_what_others_wrote_is_overwritten_and_maps_change_in_place_but_only_kept
 def test_nobody_waits_for_endpoints_of_a_deployment_that_comes_beside_its_service() -> None:
     run = run_of("dev")
     annotations = run.one("controller-service").inputs["metadata"]["annotations"]
-    assert annotations == {"pulumi.com/skipAwait": "true"}
+    assert annotations["pulumi.com/skipAwait"] == "true"
     assert "controller-deployment" not in closure(run, run.one("controller-service"))
 
 

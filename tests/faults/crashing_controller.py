@@ -178,6 +178,12 @@ class CrashingCloud:
     def restore_memory(self, learned: Mapping[str, str]) -> None:
         self._cloud.restore_memory(learned)
 
+    def zones_left(self) -> frozenset[str]:
+        return self._cloud.zones_left()
+
+    def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
+        self._cloud.use_pod_subnets(by_zone)
+
     def price_book(self) -> Mapping[str, Any]:
         return self._cloud.price_book()
 

@@ -60,6 +60,9 @@ class MemoryCloud:
         self.interruptions: InterruptionQueue = EmptyQueue()
         self.spot_interruptions: list[tuple[str, str]] = []
         self.memory = LearnedMemory()
+        self.pod_subnets: dict[str, str] = {}
+        self.left: frozenset[str] = frozenset()
+        """Zones that a zonal shift leaves."""
         self.prices: Mapping[str, Any] = {}
         """Its price book."""
         self._numbers = itertools.count(1)
@@ -142,6 +145,12 @@ class MemoryCloud:
 
     def spot_interrupted(self, instance_type: str, zone: str) -> None:
         self.spot_interruptions.append((instance_type, zone))
+
+    def zones_left(self) -> frozenset[str]:
+        return self.left
+
+    def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
+        self.pod_subnets = dict(by_zone)
 
     def price_book(self) -> Mapping[str, Any]:
         return self.prices

@@ -27,6 +27,9 @@ MAX_ATTEMPTS = 4
 
 REGION_REMEDY = "set AWS_REGION, or AWS_PROFILE to a profile with a region (in the cluster: on the controller's pod)"
 
+IMPATIENT = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
+"""Of what is read each minute and may have no route: a VPC without an endpoint of the service waits for no answer."""
+
 MAX_CONNECTIONS = 50
 """Launches run in parallel; botocore's default of 10 connections would queue them."""
 
@@ -41,6 +44,8 @@ class Clients:
     ssm: SSMClient
     pricing: PricingClient
     sqs: SQSClient
+    arc_zonal_shift: Any
+    """boto3's client of `arc-zonal-shift`."""
 
 
 def pricing_region(region: str) -> str:
@@ -76,6 +81,7 @@ def make_clients(version: str = "", region: str = "") -> Clients:
         ssm=session.client("ssm", config=config),
         pricing=session.client("pricing", region_name=pricing_region(region), config=config),
         sqs=session.client("sqs", config=config),
+        arc_zonal_shift=session.client("arc-zonal-shift", config=config.merge(IMPATIENT)),
     )
 
 

@@ -63,24 +63,30 @@ class CapacityRules:
     """Branch network interfaces by instance type, of trunking-capable types."""
     prefix_delegation: bool = False
     """Interfaces get prefixes of 16 addresses (on Nitro types only)."""
+    reserved_enis: int = 0
+    """Interfaces without addresses of pods."""
     instance_store: bool = False
     """NVMe disks of a type that has some are its data device, as one array."""
 
 
-def eni_limited_pods(info: TypeInfo) -> int:
-    """Pods that the VPC CNI has addresses for: interfaces x (addresses per interface - 1) + 2 host-network pods."""
-    return info.max_interfaces * (info.ipv4_per_interface - 1) + 2
+def eni_limited_pods(info: TypeInfo, reserved: int = 0) -> int:
+    """Pods that the VPC CNI has addresses for: interfaces x (addresses per interface - 1) + 2 host-network pods.
+
+    `reserved`: interfaces without addresses of pods.
+    """
+    return max(0, info.max_interfaces - reserved) * (info.ipv4_per_interface - 1) + 2
 
 
-def prefix_limited_pods(info: TypeInfo) -> int:
+def prefix_limited_pods(info: TypeInfo, reserved: int = 0) -> int:
     """Pods that the VPC CNI has addresses for with delegated prefixes, up to AWS's recommendation for the size.
 
     Source: max-pods-calculator.sh of awslabs/amazon-eks-ami. Types that are not Nitro have no prefixes.
     """
     if info.hypervisor == "xen":
-        return eni_limited_pods(info)
+        return eni_limited_pods(info, reserved)
     most = DEFAULT_MAX_PODS if info.vcpus < LARGE_VCPUS else LARGE_MAX_PODS
-    return min(most, info.max_interfaces * (info.ipv4_per_interface - 1) * PREFIX_ADDRESSES + 2)
+    interfaces = max(0, info.max_interfaces - reserved)
+    return min(most, interfaces * (info.ipv4_per_interface - 1) * PREFIX_ADDRESSES + 2)
 
 
 def pod_capacity(info: TypeInfo, rules: CapacityRules) -> int:
@@ -90,7 +96,8 @@ def pod_capacity(info: TypeInfo, rules: CapacityRules) -> int:
     elif not rules.eni_limited_pods:
         count = DEFAULT_MAX_PODS
     else:
-        count = prefix_limited_pods(info) if rules.prefix_delegation else eni_limited_pods(info)
+        limited = prefix_limited_pods if rules.prefix_delegation else eni_limited_pods
+        count = limited(info, rules.reserved_enis)
     per_core = rules.kubelet.pods_per_core or 0
     if per_core > 0 and rules.supports_pods_per_core:
         count = min(count, per_core * info.vcpus)

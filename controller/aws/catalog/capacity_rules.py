@@ -25,6 +25,7 @@ def capacity_rules(settings: Settings, provisioner: Provisioner, template: AWSNo
         supports_pods_per_core=family.supports_pods_per_core,
         supports_eviction_soft=family.supports_eviction_soft,
         prefix_delegation=settings.enable_prefix_delegation,
+        reserved_enis=settings.reserved_enis,
         instance_store=bool(settings.instance_store_policy) and family.supports_instance_store,
     )
 

@@ -180,7 +180,8 @@ class TypeBuilder:
         amounts = capacity(info, self.rules, memory)
         if held is None or held.capacity != amounts:
             prefixes = self.rules.prefix_delegation and info.hypervisor != "xen"
-            cards = Interfaces(info.max_interfaces, info.ipv4_per_interface, prefixes)
+            most = max(0, info.max_interfaces - self.rules.reserved_enis)
+            cards = Interfaces(most, info.ipv4_per_interface, prefixes)
             return InstanceType(
                 info.name, wanted, amounts, overhead(info, self.rules, memory), offered, cpu_credits(info), cards
             )

@@ -114,6 +114,7 @@ class MarketData:
         rules = CapacityRules(
             eni_limited_pods=self._settings.enable_eni_limited_pod_density,
             prefix_delegation=self._settings.enable_prefix_delegation,
+            reserved_enis=self._settings.reserved_enis,
             kubelet=tagging.read_pod_density(tags),
         )
         return info.labels(self._region, pod_capacity(info, rules))

@@ -101,10 +101,11 @@ class NodeParameters:
         return name
 
     def _max_pods(self, request: LaunchRequest, item: InstanceType) -> int | None:
-        """With prefix delegation the images' own rule does not hold: each number of pods needs a launch template."""
+        """With prefixes or reserved interfaces the images' own rule does not hold: each number needs a template."""
         kubelet, settings = request.provisioner.kubelet, self._settings
         pods = max_pods(kubelet, settings.enable_eni_limited_pod_density)
-        return item.capacity.get("pods") if pods is None and settings.enable_prefix_delegation else pods
+        own_rule = not settings.enable_prefix_delegation and not settings.reserved_enis
+        return pods if pods is not None or own_rule else item.capacity.get("pods")
 
     def _parameters(
         self,

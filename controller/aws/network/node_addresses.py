@@ -2,13 +2,13 @@
 
 The CNI's defaults are assumed (WARM_ENI_TARGET=1, with prefixes WARM_PREFIX_TARGET=1): beside the interfaces that the
 pods need it attaches one more, or one more prefix of 16. Source: amazon-vpc-cni-k8s, docs/eni-and-ip-target.md and
-docs/prefix-and-ip-target.md. With custom networking (ENIConfig) pods take addresses of other subnets, which the node's
-subnets do not show: here they are counted all the same.
+docs/prefix-and-ip-target.md. With custom networking (ENIConfig) these are addresses of the zone's subnet for pods, and
+the node takes one of its own (`Subnets.for_pods`).
 """
 
 from __future__ import annotations
 
-from controller.core.cloud import InstanceType
+from controller.core.cloud import InstanceType, Interfaces
 
 PREFIX_ADDRESSES = 16
 """A delegated IPv4 prefix is a /28."""
@@ -18,8 +18,12 @@ LEAST_FREE = 2
 
 def node_addresses(kind: InstanceType, pods: int) -> int:
     """IPv4 addresses that a node of this type takes for so many pods; one for each pod where interfaces are unknown."""
+    return addresses(kind.interfaces, pods)
+
+
+def addresses(limits: Interfaces | None, pods: int) -> int:
+    """IPv4 addresses that a node with these interfaces takes for so many pods."""
     pods = max(1, pods)
-    limits = kind.interfaces
     if limits is None or limits.addresses < 2:
         return 1 + pods
     if limits.prefixes:

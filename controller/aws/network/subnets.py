@@ -8,7 +8,7 @@ EC2's count, which then includes the node, is read again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -29,19 +29,20 @@ CACHE_SECONDS = 60.0
 EXHAUSTED_SECONDS = 180.0
 MAX_SUBNETS = 1000
 CLOSED_TAG: Final = "karpenter.sh/do-not-launch"
-"""A subnet with this tag and the value "true" gets no nodes: its zone is being left, by a zonal shift or by hand."""
+"""A subnet with this tag and the value "true" gets no nodes: its zone is being left by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
     """One subnet; `free_addresses` as EC2 counted them when it was read; `public`: it gives nodes a public address;
-    `closed`: by its tag."""
+    `closed`: by its tag; `zone_id`: such as use1-az1."""
 
     id: str
     zone: str
     free_addresses: int
     public: bool = False
     closed: bool = False
+    zone_id: str = ""
 
 
 Reservation: TypeAlias = Mapping[str, int]
@@ -51,10 +52,24 @@ Reservation: TypeAlias = Mapping[str, int]
 class Subnets:
     """Subnets of node templates. Safe for many threads."""
 
-    def __init__(self, ec2: EC2Client, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
+    def __init__(
+        self,
+        ec2: EC2Client,
+        clock: Clock,
+        cache_seconds: float = CACHE_SECONDS,
+        left: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """`left`: ids of the zones that a zonal shift leaves; their subnets get no nodes."""
         self._ec2 = ec2
+        self._left = left
+        self._zone_names: dict[str, str] = {}
+        """By zone id, of the subnets that were read."""
+        self._beside: dict[str, str] = {}
+        """By subnet of a reservation, the one that was reserved beside it for pods."""
         self._lock = threading.Lock()
         self._read: Cache[tuple[tuple[str, str], ...], tuple[Subnet, ...]] = Cache(clock, cache_seconds)
+        self._for_pods: dict[str, str] = {}
+        """By zone, the subnet that pods take addresses of, where it is not the node's."""
         self._in_flight: dict[str, int] = {}
         self._exhausted: TTLCache[str, bool] = TTLCache(MAX_SUBNETS, EXHAUSTED_SECONDS, timer=clock.monotonic)
 
@@ -72,6 +87,23 @@ class Subnets:
             )
         return subnets
 
+    def use_for_pods(self, by_zone: Mapping[str, str]) -> None:
+        """Count addresses of pods in these subnets: ids by zone. Zones without one: in the node's."""
+        with self._lock:
+            self._for_pods = dict(by_zone)
+
+    def for_pods(self) -> Mapping[str, Subnet]:
+        """By zone, the subnet that pods take addresses of; none of a zone whose pods take the node's.
+
+        Ids that EC2 does not know are left out. Raises CloudErrors.
+        """
+        with self._lock:
+            ids = ",".join(sorted(set(self._for_pods.values())))
+        if not ids:
+            return {}
+        found = self._read.get((("aws-ids", ids), ("of", "pods")), lambda: self._described({"aws-ids": ids}, "pods"))
+        return {subnet.zone: subnet for subnet in found}
+
     def all_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """The zones in which the template has a subnet, free addresses or not. Raises as `matching`."""
         return frozenset(subnet.zone for subnet in self.matching(template))
@@ -84,10 +116,20 @@ class Subnets:
         `addresses`: what a node takes. Zones without so many, launches in flight counted in, are left out; if that
         leaves none, what launches in flight take may be overestimated, and EC2 decides. Raises as `matching`.
         """
-        usable = [subnet for subnet in self._usable(template) if among is None or subnet.zone in among]
+        usable, for_pods = self._usable(template), self.for_pods()
+        usable = [subnet for subnet in usable if among is None or subnet.zone in among]
         with self._lock:
-            enough = [subnet for subnet in usable if self._free(subnet) >= addresses]
+            enough = [subnet for subnet in usable if self._fits(subnet, addresses, for_pods)]
         return frozenset(subnet.zone for subnet in enough or usable)
+
+    def zones_left(self) -> frozenset[str]:
+        """The zones, by name, that a zonal shift leaves and some template had subnets in."""
+        with self._lock:
+            return frozenset(self._zone_names[each] for each in self._left() if each in self._zone_names)
+
+    def closed(self, subnet: Subnet) -> bool:
+        """Whether nothing is launched in it: by its tag, or by a zonal shift."""
+        return subnet.closed or subnet.zone_id in self._left()
 
     def public_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """The zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""
@@ -103,13 +145,20 @@ class Subnets:
         out, but where none has: then EC2 decides.
         """
         subnets = [subnet for subnet in self._usable(template) if subnet.zone in addresses_by_zone]
+        for_pods = self.for_pods()
         with self._lock:
             ordered = sorted(subnets, key=lambda s: (-self._free(s), s.id))
-            enough = [subnet for subnet in ordered if self._free(subnet) >= addresses_by_zone[subnet.zone]]
+            enough = [each for each in ordered if self._fits(each, addresses_by_zone[each.zone], for_pods)]
             chosen: dict[str, Subnet] = {}
             for subnet in enough or ordered:
                 chosen.setdefault(subnet.zone, subnet)
-            taken = {subnet.id: addresses_by_zone[zone] for zone, subnet in chosen.items()}
+            taken = {}
+            for zone, subnet in chosen.items():
+                taken[subnet.id] = 1 if zone in for_pods else addresses_by_zone[zone]
+                self._beside.pop(subnet.id, None)
+                if zone in for_pods:
+                    taken[for_pods[zone].id] = addresses_by_zone[zone]
+                    self._beside[subnet.id] = for_pods[zone].id
             for subnet_id, count in taken.items():
                 self._in_flight[subnet_id] = self._in_flight.get(subnet_id, 0) + count
         return chosen, taken
@@ -118,6 +167,7 @@ class Subnets:
         """Give back what a launch did not use; `used` are the subnets in which instances were launched."""
         kept = set(used)
         with self._lock:
+            kept |= {self._beside[subnet_id] for subnet_id in kept if subnet_id in self._beside}
             for subnet_id, count in reservation.items():
                 if subnet_id not in kept and subnet_id in self._in_flight:
                     self._in_flight[subnet_id] = max(0, self._in_flight[subnet_id] - count)
@@ -130,10 +180,22 @@ class Subnets:
         return new
 
     def _usable(self, template: AWSNodeTemplate) -> list[Subnet]:
-        subnets = self.matching(template)
+        subnets, for_pods = self.matching(template), self.for_pods()
         with self._lock:
-            open_ones = [s for s in subnets if not s.closed and s.free_addresses >= LEAST_FREE]
+            open_ones = [
+                subnet
+                for subnet in subnets
+                if not self.closed(subnet)
+                and min(subnet.free_addresses, for_pods.get(subnet.zone, subnet).free_addresses) >= LEAST_FREE
+            ]
             return [s for s in open_ones if s.id not in self._exhausted]
+
+    def _fits(self, subnet: Subnet, addresses: int, for_pods: Mapping[str, Subnet]) -> bool:
+        """Whether a node's addresses are free: all but its own are of the zone's subnet for pods, where it has one."""
+        of_pods = for_pods.get(subnet.zone)
+        if of_pods is None:
+            return self._free(subnet) >= addresses
+        return self._free(subnet) >= 1 and self._free(of_pods) >= addresses
 
     def _free(self, subnet: Subnet) -> int:
         return subnet.free_addresses - self._in_flight.get(subnet.id, 0)
@@ -141,10 +203,11 @@ class Subnets:
     def _describe(self, template: AWSNodeTemplate) -> tuple[Subnet, ...]:
         if not template.subnet_selector:
             return ()
-        with translated("ec2:DescribeSubnets", f"AWSNodeTemplate {template.name}"):
-            pages = self._ec2.get_paginator("describe_subnets").paginate(
-                Filters=filters(template.subnet_selector, "subnet-id")
-            )
+        return self._described(template.subnet_selector, f"AWSNodeTemplate {template.name}")
+
+    def _described(self, selector: Mapping[str, str], subject: str) -> tuple[Subnet, ...]:
+        with translated("ec2:DescribeSubnets", subject):
+            pages = self._ec2.get_paginator("describe_subnets").paginate(Filters=filters(selector, "subnet-id"))
             subnets = [
                 Subnet(
                     id=subnet["SubnetId"],
@@ -152,6 +215,7 @@ class Subnets:
                     free_addresses=subnet["AvailableIpAddressCount"],
                     public=subnet.get("MapPublicIpOnLaunch", False),
                     closed=any((tag["Key"], tag["Value"]) == (CLOSED_TAG, "true") for tag in subnet.get("Tags", ())),
+                    zone_id=subnet.get("AvailabilityZoneId", ""),
                 )
                 for page in pages
                 for subnet in page["Subnets"]
@@ -159,4 +223,5 @@ class Subnets:
         with self._lock:
             for subnet in subnets:
                 self._in_flight.pop(subnet.id, None)
+                self._zone_names[subnet.zone_id] = subnet.zone
         return tuple(sorted(subnets, key=lambda subnet: (-subnet.free_addresses, subnet.id)))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean
 
 import controller
 from controller.aws.account_check import SPOT_ROLE, caller, has_spot_role, quotas
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.clients import Clients, make_clients
+from controller.aws.catalog.shipped_tables import shipped_types
+from controller.aws.network.node_addresses import addresses
 from controller.aws.permissions import check_permissions
 from controller.aws.provider import AWSProvider
 from controller.cli.check.findings import Check, Finding, ok, problem, warning
 from controller.cli.formatting import count, percent
 from controller.cli.inputs.sources import live_provider
-from controller.core.api.labels import CAPACITY_TYPE, REGION, SPOT
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, PROVISIONER_NAME, REGION, SPOT
 from controller.core.api.provisioner import Provisioner
+from controller.core.cloud import Interfaces, TemplateStatus
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, CloudUnauthorizedError
@@ -23,6 +27,7 @@ from controller.settings import Settings
 
 FEW_ADDRESSES = 32
 """Of a subnet: two or three nodes take as many."""
+FEW_NODES = 3
 NEAR_QUOTA = 0.8
 ADVISED = {
     "ec2:CreateFleet": "expected where the policy allows it for this cluster's launch templates alone; if launches are "
@@ -45,6 +50,7 @@ class AwsCheck:
         """(subject, check), in the order to show; they are worth asking once `identity` has an answer."""
         return (
             ("Permissions", self.permissions),
+            ("Zonal shift", self.zonal_shift),
             ("Templates", self.templates),
             ("Queue", self.queue),
             ("Spot", self.spot),
@@ -72,6 +78,21 @@ class AwsCheck:
         if not refused:
             yield ok("Permissions", "everything that the controller calls is allowed")
 
+    def zonal_shift(self) -> Iterator[Finding]:
+        """Zones that zonal shifts of the cluster leave."""
+        if not self.settings.zonal_shift:
+            return
+        left, failed = self.provider.zonal_shifts()
+        if failed:
+            remedy = "allow it in the policy of the controller's role, or set aws.zonalShift to false"
+            yield warning("Zonal shift", failed, remedy)
+            return
+        for zone in sorted(left):
+            text = f"a zonal shift leaves {zone}: no node is launched there, and none is removed voluntarily"
+            yield warning("Zonal shift", text, "cancel it in ARC when the zone is well, or let it expire")
+        if not left:
+            yield ok("Zonal shift", "none leaves a zone")
+
     def templates(self) -> Iterator[Finding]:
         """Subnets, security groups and images that each template selects."""
         for name, template in self.snapshot.node_templates.items():
@@ -91,18 +112,28 @@ class AwsCheck:
             for subnet, zone in subnets:
                 if subnet in status.closed_subnets:
                     text = f"subnet {subnet} in {zone} is closed: nothing is launched in it"
-                    yield warning(subject, text, "take its tag karpenter.sh/do-not-launch off when the zone is well")
-                if status.free_addresses.get(subnet, FEW_ADDRESSES) < FEW_ADDRESSES:
-                    text = f"subnet {subnet} in {zone} has {status.free_addresses[subnet]} free addresses"
-                    yield warning(
-                        subject,
-                        text,
-                        "select further subnets, or free addresses: see docs/runbooks.md, NodelessSubnetFull",
-                    )
+                    remedy = "wait for the end of the zonal shift, or take its tag karpenter.sh/do-not-launch off"
+                    yield warning(subject, text, f"{remedy} when the zone is well")
+            yield from self.addresses(subject, status)
             if not status.problems and not status.unanswered and images:
                 text = f"{count(len(subnets), 'subnet')} in {', '.join(zones)}, "
                 text += f"{count(groups, 'security group')}, {count(len(images), 'image')}"
                 yield ok(subject, text)
+
+    def addresses(self, subject: str, status: TemplateStatus) -> Iterator[Finding]:
+        """Subnets in which few more nodes fit, of the size that the cluster's nodes have on the mean."""
+        taken = mean_addresses(self.snapshot, self.settings, self.clients.region)
+        for_pods = {zone for _, zone in status.pod_subnets}
+        for subnet, zone in (*(status.subnets or ()), *status.pod_subnets):
+            free, of_pods = status.free_addresses.get(subnet), (subnet, zone) in status.pod_subnets
+            a_node = 1.0 if zone in for_pods and not of_pods else taken
+            if free is None or (free >= FEW_ADDRESSES and free >= FEW_NODES * a_node):
+                continue
+            text = f"subnet {subnet} in {zone}{' (of pods)' if of_pods else ''} has {free} free addresses"
+            if a_node:
+                text += f": room for {count(int(free / a_node), 'node')} like those that stand ({a_node:.0f} each)"
+            remedy = "select further subnets, or free addresses: see docs/runbooks.md, NodelessSubnetFull"
+            yield warning(subject, text, remedy)
 
     def queue(self) -> Iterator[Finding]:
         """The queue of interruption messages exists."""
@@ -146,6 +177,24 @@ class AwsCheck:
 def regions(snapshot: Snapshot) -> frozenset[str]:
     """The regions that the cluster's nodes are in, by their labels."""
     return frozenset(each.node.labels[REGION] for each in snapshot.nodes.values() if REGION in each.node.labels)
+
+
+def mean_addresses(snapshot: Snapshot, settings: Settings, region: str) -> float:
+    """How many addresses a Provisioner's node takes on the mean, by its type and its pods; 0 without such nodes.
+
+    Types are those that the release knows of the region.
+    """
+    shipped = shipped_types(region)
+    known = {} if shipped is None else shipped.types
+    taken = []
+    for node in snapshot.nodes.values():
+        info = known.get(node.node.labels.get(INSTANCE_TYPE, ""))
+        if info is not None and PROVISIONER_NAME in node.node.labels:
+            most = max(0, info.max_interfaces - settings.reserved_enis)
+            prefixes = settings.enable_prefix_delegation and info.hypervisor != "xen"
+            limits = Interfaces(most, info.ipv4_per_interface, prefixes)
+            taken.append(addresses(limits, sum(not pod.terminal for pod in node.pods)))
+    return fmean(taken) if taken else 0.0
 
 
 def connected(settings: Settings, snapshot: Snapshot, region: str) -> AwsCheck:

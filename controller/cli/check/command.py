@@ -49,6 +49,7 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
     """All findings; `region`: empty for the caller's own, None to leave AWS out. Raises KubeError when the cluster does
     not answer."""
     from controller.cli.check.check_cluster import ClusterCheck
+    from controller.cli.check.check_pod_network import PodNetworkCheck
     from controller.cli.inputs.objects import read_cluster
     from controller.cli.inputs.scenario import cluster_of
     from controller.cli.inputs.sources import shipped_type_names
@@ -60,6 +61,8 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
     settings, finding = _settings(kube, namespace)
     yield from findings.collect([*of_cluster.checks()])
     yield finding
+    if settings is not None:
+        yield from findings.collect(PodNetworkCheck(kube, settings).checks())
     if region is None:
         return
     if settings is None:

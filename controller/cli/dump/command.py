@@ -32,6 +32,7 @@ SETTINGS = (
     "aws.enablePodENI",
     "aws.enableENILimitedPodDensity",
     "aws.enablePrefixDelegation",
+    "aws.reservedENIs",
     "aws.instanceStorePolicy",
     "aws.vmMemoryOverheadPercent",
     "aws.alternativePriceTolerance",

@@ -216,7 +216,10 @@ class Pod:
 
     def owned_by(self, api_version: str, kind: str) -> bool:
         """Whether an owner reference names this kind."""
-        return bool(self.owners) and any(o.kind == kind and o.api_version == api_version for o in self.owners)
+        for owner in self.owners:  # noqa: SIM110 - `any` takes three times as long, and this is asked of every pod
+            if owner.kind == kind and owner.api_version == api_version:
+                return True
+        return False
 
     @property
     def daemon(self) -> bool:

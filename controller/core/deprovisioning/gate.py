@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.core.api.disruption import Budget
+from controller.core.api.labels import ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -25,7 +26,7 @@ from controller.core.deprovisioning.records import engaged, recorded_commands
 from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot, StateNode
 
-PASSING_REFUSALS = frozenset({"leaving", "engaged", "nominated", "starting"})
+PASSING_REFUSALS = frozenset({"leaving", "engaged", "nominated", "starting", "zone-left"})
 """Kinds of refusal that are temporary: no event is published for them."""
 DEFAULT_BUDGET: Final = Budget(count=None, share=0.10)
 
@@ -50,12 +51,14 @@ class Allowance:
 class Gate:
     """The gate for one snapshot; it counts the nodes granted. `now` is Unix seconds.
 
-    `budgets`: disruption budgets of Provisioners without their own.
+    `budgets`: disruption budgets of Provisioners without their own. `zones_left`: zones that a zonal shift leaves; what
+    stands there is needed when it ends.
     """
 
     snapshot: Snapshot
     now: float
     budgets: tuple[Budget, ...] = ()
+    zones_left: frozenset[str] = frozenset()
     _engaged: frozenset[str] = frozenset()
     _total: Counter[str] = field(default_factory=Counter)
     _going: Counter[str] = field(default_factory=Counter)
@@ -77,6 +80,8 @@ class Gate:
         node = candidate.node
         if (taken := self._taken(node, own_command)) is not None:
             return taken
+        if (zone := node.node.labels.get(ZONE, "")) in self.zones_left:
+            return Refusal("zone-left", f"a zonal shift leaves {zone}: its nodes stay until it ends")
         if not node.initialized:
             return Refusal("starting", "the node is not initialized")
         if node.nominated_until > self.now:

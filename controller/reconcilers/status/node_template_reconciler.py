@@ -18,10 +18,12 @@ from controller.kube.events import ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES
 from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
-from controller.runtime.metrics import SUBNET_FREE_ADDRESSES
+from controller.runtime.metrics import SUBNET_FREE_ADDRESSES, ZONE_LEFT
 
 REFRESH_SECONDS = 300.0
 """Between two reads of an unchanged template (Karpenter v0.27's interval)."""
+SHIFT_SECONDS = 30.0
+"""Between two looks at the zones that zonal shifts leave, as the provider knows them."""
 
 
 class NodeTemplatesReconciler:
@@ -39,9 +41,11 @@ class NodeTemplatesReconciler:
         self._recorder = context.recorder
         self._free: dict[str, dict[tuple[str, ...], float]] = {}
         """By name of the template: free addresses by (subnet, zone)."""
+        self._left: frozenset[str] = frozenset()
+        """Zones that a zonal shift leaves, as events told."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Resolve templates that changed, and all of them every REFRESH_SECONDS."""
+        """Resolve templates that changed, and all of them every REFRESH_SECONDS; tell of zonal shifts."""
         if not snapshot.synced:
             return 1.0
         names = set(snapshot.node_templates)
@@ -54,8 +58,27 @@ class NodeTemplatesReconciler:
             changed = version != (template.uid, template.generation)
             if (changed or now >= due_at) and self._templates.ready(name):
                 self._refresh(template)
+        self._tell_shifts(snapshot)
         soonest = min((due_at for _, due_at in self._seen.values()), default=now + REFRESH_SECONDS)
-        return max(0.0, min(soonest - now, self._templates.next_try_seconds()))
+        return max(0.0, min(soonest - now, self._templates.next_try_seconds(), SHIFT_SECONDS))
+
+    def _tell_shifts(self, snapshot: Snapshot) -> None:
+        """An event on every template for each zone that a zonal shift begins or ceases to leave, and the metric."""
+        left = self._cloud.zones_left()
+        self._recorder.replace(ZONE_LEFT, {(zone,): 1.0 for zone in left})
+        templates = [ObjectRef.of(template) for template in snapshot.node_templates.values()]
+        for zone in sorted(left - self._left):
+            self._log.warning("A zonal shift leaves the zone", zone=zone)
+            told = f"a zonal shift leaves {zone}: no node is launched there, and none is removed voluntarily"
+            for template in templates:
+                self._events.publish(template, "Warning", "ZoneLeft", told, (zone,))
+        for zone in sorted(self._left - left):
+            self._log.info("The zonal shift is over", zone=zone)
+            for template in templates:
+                self._events.publish(
+                    template, "Normal", "ZoneBack", f"the zonal shift that left {zone} is over", (zone,)
+                )
+        self._left = left
 
     def _refresh(self, template: AWSNodeTemplate) -> None:
         status = self._cloud.template_status(template)
@@ -84,7 +107,8 @@ class NodeTemplatesReconciler:
         """Set the gauge; subnets of a template that AWS does not answer for keep their last count."""
         if status.subnets is not None:
             counted = status.free_addresses
-            self._free[name] = {key: counted[key[0]] for key in status.subnets if key[0] in counted}
+            every = (*status.subnets, *status.pod_subnets)
+            self._free[name] = {key: counted[key[0]] for key in every if key[0] in counted}
             together: dict[tuple[str, ...], float] = {
                 key: count for free in self._free.values() for key, count in free.items()
             }

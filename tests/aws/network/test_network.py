@@ -9,6 +9,7 @@ import pytest
 from controller.aws.network.security_groups import SecurityGroups, surplus_tagged
 from controller.aws.network.selector_filters import filters
 from controller.aws.network.subnets import CLOSED_TAG, Subnets
+from controller.aws.template_status import resolve_status
 from controller.core.api.frozen import FrozenMap
 from controller.errors import CloudThrottledError, NodeTemplateError
 from sandbox.aws.faults import Fault
@@ -165,6 +166,44 @@ class TestChoice:
             assert subnets.zones(by_id) == zones
         assert subnets.all_zones(by_id) == {ZONE}, "types stay known"
         assert subnets.reserve(by_id, {ZONE: 1}) == ({}, {})
+
+    def test_with_custom_networking_pods_addresses_are_of_the_zones_other_subnet(
+        self, cloud: Cloud, subnets: Subnets, two: tuple[str, str]
+    ) -> None:
+        by_id = template(subnet_selector=FrozenMap({"aws-ids": two[1]}))
+        assert subnets.zones(by_id, 11) == {ZONE}, "no zone has so many: EC2 decides"
+        ec2 = cloud.aws.client("ec2")
+        vpc = vpc_of(ec2, two[0])
+        wide = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.4.0/26", AvailabilityZone=ZONE)["Subnet"]["SubnetId"]
+        other = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.5.0/24", AvailabilityZone=OTHER)["Subnet"]["SubnetId"]
+        both = template(subnet_selector=FrozenMap({"aws-ids": f"{two[1]},{other}"}))
+        assert subnets.zones(both, 30) == {OTHER}
+        subnets.use_for_pods({ZONE: wide, "nowhere": "subnet-0000"})
+        assert subnets.zones(both, 30) == {ZONE, OTHER}, "59 are free for pods"
+        chosen, reservation = subnets.reserve(both, {ZONE: 30})
+        assert chosen[ZONE].id == two[1]
+        assert reservation == {two[1]: 1, wide: 30}
+        assert subnets.zones(both, 30) == {OTHER}, "29 are left for pods"
+        subnets.release(reservation)
+        _, reservation = subnets.reserve(both, {ZONE: 30})
+        subnets.release(reservation, used=[two[1]])
+        assert subnets.zones(both, 30) == {OTHER}, "the node stands, and its pods' addresses are gone"
+        subnets.use_for_pods({})
+        assert subnets.zones(both, 9) == {ZONE, OTHER}
+
+    def test_a_zone_whose_subnet_for_pods_is_full_gets_no_nodes_and_its_status_tells(
+        self, cloud: Cloud, subnets: Subnets, two: tuple[str, str]
+    ) -> None:
+        ec2 = cloud.aws.client("ec2")
+        groups = SecurityGroups(cloud.clients.ec2, "demo", cloud.clock, cloud.logger())
+        for _ in range(9):
+            ec2.create_network_interface(SubnetId=two[1])
+        by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))
+        subnets.use_for_pods({ZONE: two[1]})
+        assert subnets.zones(by_id) == frozenset()
+        status = resolve_status(by_id, subnets, groups)
+        assert status.pod_subnets == ((two[1], ZONE),)
+        assert status.free_addresses == {two[0]: 11, two[1]: 1}
 
     def test_a_zone_without_a_subnet_is_left_out(self, subnets: Subnets, two: tuple[str, str]) -> None:
         by_id = template(subnet_selector=FrozenMap({"aws-ids": two[0]}))

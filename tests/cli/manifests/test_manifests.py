@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from components.lookups.cluster_objects import STACK_ANNOTATION
 from controller.cli.main import main
 from tests.components.engine import ACCOUNT_ID, DECLARES, ISSUER, VPC, Run, run_stack
 from tests.components.golden import run_of
@@ -75,14 +76,21 @@ IMAGE = f"{ACCOUNT_ID}.dkr.ecr.ap-northeast-2.amazonaws.com/nodeless/test@sha256
 
 
 def objects_of(run: Run) -> list[dict[str, Any]]:
-    """The Kubernetes objects that a run of the program declared; charts are Helm's, a patch is of another's object."""
+    """The Kubernetes objects that a run of the program declared; charts are Helm's, a patch is of another's object.
+
+    Without the annotations that only Pulumi's stacks have.
+    """
     found = []
     for each in run.declared.values():
         inputs = {key: value for key, value in each.inputs.items() if value is not None}
         ours = each.type.startswith("kubernetes:") and "helm" not in each.type and not each.type.endswith("Patch")
         if ours and inputs.get("metadata"):
             annotations = inputs["metadata"].get("annotations") or {}
-            kept = {key: value for key, value in annotations.items() if not key.startswith("pulumi.com/")}
+            kept = {
+                key: value
+                for key, value in annotations.items()
+                if key != STACK_ANNOTATION and not key.startswith("pulumi.com/")
+            }
             metadata = {key: value for key, value in inputs["metadata"].items() if key != "annotations"}
             found.append({**inputs, "metadata": {**metadata, **({"annotations": kept} if kept else {})}})
     return in_order(found)

@@ -105,6 +105,16 @@ def test_do_not_evict(fields: dict[str, Any], value: str, expected: str) -> None
     assert kind(world([standing("a", [pod])])) == expected
 
 
+@pytest.mark.parametrize(
+    ("left", "expected"), [({factories.ZONES[0]}, "zone-left"), ({factories.ZONES[1]}, ""), (set(), "")]
+)
+def test_a_zone_that_a_zonal_shift_leaves_keeps_its_nodes(left: set[str], expected: str) -> None:
+    view = world([standing("a")])
+    (candidate,) = candidates(view, TYPES, NOW)
+    refusal = Gate(view, NOW, zones_left=frozenset(left)).refusal(candidate)
+    assert (refusal.kind if refusal else "") == expected
+
+
 def test_nodes_of_a_command_on_record_are_left_to_it() -> None:
     """Those that it removes and those that it launched."""
     record = write_record(Record("id", "expiration", "old", ("a",), ("token",), NOW))

@@ -50,6 +50,20 @@ def test_free_addresses_are_told_and_kept_while_aws_gives_no_answer(world: World
         assert told == {("subnet-1", "eu-west-1a"): 20, ("subnet-2", "eu-west-1b"): 4000}
 
 
+def test_a_zone_that_a_zonal_shift_leaves_is_told_once_when_it_begins_and_once_when_it_ends(world: World) -> None:
+    world.add_provisioner()
+    world.cloud.status = MATCHED
+    metrics = Metrics(world.clock)
+    loop = NodeTemplatesReconciler(replace(world.context, ledger=Ledger(world.clock, metrics)))
+    for left, reason in ((frozenset({"eu-west-1a"}), "ZoneLeft"), (frozenset(), "ZoneBack")):
+        world.cloud.left = left
+        for _ in range(2):
+            assert loop.reconcile(world.caught_up()) <= 30.0, "a shift is told soon, whenever templates are read"
+        assert "eu-west-1a" in world.await_event(reason)["message"]
+        assert values(metrics.page({}).body, "nodeless_zone_left", "zone") == {(zone,): 1 for zone in left}
+    assert [(len(said), said[0].get("count", 1)) for said in map(world.said, ("ZoneLeft", "ZoneBack"))] == [(1, 1)] * 2
+
+
 def test_what_is_not_found_is_cleared_and_said_once(world: World) -> None:
     world.add_provisioner()
     world.cloud.status = MATCHED

@@ -52,6 +52,14 @@ def positive(text: str) -> int:
     return number
 
 
+def count(text: str) -> int:
+    """An integer of 0 or more."""
+    number = integer(text)
+    if number < 0:
+        raise ValueError(f"{text!r} is below zero: write 0 or a positive integer")
+    return number
+
+
 def name(text: str) -> str:
     """Anything but blanks."""
     if not text.strip():
