@@ -29,7 +29,7 @@ from controller.kube.refusals import error_of
 from controller.operator.configuration import ZAP_CONFIG, log_levels
 from controller.runtime.loops import BackoffTimes
 from controller.telemetry.decision_ledger import MOST_UNPACKED_BYTES, Ledger
-from controller.webhook.admission import PATHS, UnreadableReviewError, answer
+from controller.webhook.admission import PATHS, Known, UnreadableReviewError, answer
 from tests import factories
 from tests.hostile_json import HOSTILE_TEXTS, hostile_objects, json_texts
 from tests.manual_clock import ManualClock
@@ -131,7 +131,7 @@ READERS: Mapping[str, tuple[Callable[[str], Any], Mapping[str, Any], tuple[type[
     "prices": (lambda text: dict(_hourly([text])), PRODUCT, ()),
     "refusals": (lambda text: error_of(409, text.encode(errors="replace"), "update"), {"reason": "Conflict"}, ()),
     "webhook": (
-        lambda text: [answer(path, text.encode(errors="replace")) for path in PATHS],
+        lambda text: [answer(path, text.encode(errors="replace"), Known()) for path in PATHS],
         REVIEW,
         (UnreadableReviewError,),
     ),

@@ -65,11 +65,11 @@ def caller(region: str) -> str:
     return str(identity["Arn"])
 
 
-def has_spot_role(session: boto3.Session | None = None) -> bool:
-    """Whether the account has the service-linked role that spot requests need. Raises CloudError."""
+def has_spot_role(region: str) -> bool:
+    """Whether the account, in the region's partition, has the service-linked role that spot requests need. Raises CloudError."""
     try:
         with translated("iam:GetRole"):
-            (session or boto3.Session()).client("iam").get_role(RoleName=SPOT_ROLE)
+            boto3.Session(region_name=region).client("iam").get_role(RoleName=SPOT_ROLE)
     except CloudError as error:
         if error.code == "NoSuchEntity":
             return False
@@ -91,9 +91,9 @@ def running_vcpus(clients: Clients) -> Counter[tuple[str, str]]:
     return vcpus_by_class
 
 
-def quotas(clients: Clients, session: boto3.Session | None = None) -> tuple[Quota, ...]:
+def quotas(clients: Clients) -> tuple[Quota, ...]:
     """The region's vCPU quotas, each with the vCPUs that run. Raises CloudError."""
-    service: Any = (session or boto3.Session()).client("service-quotas", region_name=clients.region)
+    service: Any = boto3.Session(region_name=clients.region).client("service-quotas")
     used, checked = running_vcpus(clients), []
     for (family, capacity_type), code in QUOTAS.items():
         with translated("servicequotas:GetServiceQuota"):

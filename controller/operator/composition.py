@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -11,6 +11,7 @@ import structlog
 
 from controller.cloud.catalogs import CATALOG_WORKERS, Catalogs
 from controller.cloud.drift_checks import DriftChecks
+from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, CloudProvider
 from controller.core.deprovisioning.consolidation import Consolidation
 from controller.core.deprovisioning.drift import Drift
@@ -303,6 +304,10 @@ class Operator:
     def _look(self) -> tuple[Snapshot, Catalog]:
         snapshot = self.informers.snapshot()
         return snapshot, self._context.catalogs.view(snapshot).types
+
+    def provisioners(self) -> Collection[Provisioner]:
+        """Those of the cluster that are valid; none before the first list."""
+        return self.informers.snapshot().provisioners.values()
 
     def cluster_series(self) -> bytes:
         """Series about nodes, pods and Provisioners, from the leader alone: with more replicas, sums would double."""

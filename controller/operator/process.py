@@ -41,6 +41,7 @@ from controller.settings import Settings
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.health import Health
 from controller.telemetry.open_ports import Serving
+from controller.webhook.admission import Known
 from controller.webhook.serving import Place, Webhook
 
 LEAST_CONNECTIONS = 64
@@ -104,6 +105,8 @@ def _run(options: Options, kubeconfig: str, level: str, times: OperatorTimes, se
     operator.checks(serving.health)
     serving.metrics.add_part(operator.cluster_series)
     operator.watch()
+    if webhook is not None:
+        webhook.known.provisioners = operator.provisioners
     configuration.follow(settings, operator.tune, operator.leads, operator.events)
     elector = wait_for_lease(options, kube, clock, stop, times)
     if not stop.is_set():
@@ -138,7 +141,7 @@ def serve_webhook(
         _log.info("Admission webhooks are not served", because=because)
         return None
     place = Place(options.karpenter_service, options.system_namespace, options.webhook_port)
-    webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook, instance_types=shipped_type_names())
+    webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook, known=Known(shipped_type_names()))
     health.add_ready("webhook", webhook.unready)
     webhook.start()
     return webhook

@@ -10,15 +10,17 @@ https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-con
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from controller.core.api.document import Document, mapping, text
+from controller.core.api.provisioner import Provisioner
 from controller.core.api.strict import Report
 from controller.core.api.v1alpha5 import V1ALPHA5
-from controller.core.provisioner_warnings import provisioner_warnings
+from controller.core.provisioner_warnings import overlap, provisioner_warnings
 from controller.core.untrusted_json import UnreadableJsonError, read_object
 from controller.errors import NodelessError, Problem
 
@@ -33,10 +35,19 @@ class UnreadableReviewError(NodelessError):
     """The request's body is not an AdmissionReview of the supported version."""
 
 
-def answer(path: str, body: bytes, instance_types: Collection[str] = ()) -> bytes | None:
-    """The AdmissionReview with the response to the one in `body`; None when nothing is served on this path.
+@dataclass(slots=True)
+class Known:
+    """What warnings about a Provisioner are made from; of what is not known nothing is said.
 
-    instance_types: those that some region sells; empty: not known, and no type is warned of.
+    instance_types: those that some region sells. provisioners: gives those of the cluster, once they are watched.
+    """
+
+    instance_types: Collection[str] = ()
+    provisioners: Callable[[], Iterable[Provisioner]] = tuple
+
+
+def answer(path: str, body: bytes, known: Known) -> bytes | None:
+    """The AdmissionReview with the response to the one in `body`; None when nothing is served on this path.
 
     Raises UnreadableReviewError.
     """
@@ -50,16 +61,16 @@ def answer(path: str, body: bytes, instance_types: Collection[str] = ()) -> byte
     request = mapping(review.get("request"))
     if review.get("apiVersion") != API_VERSION or not text(request.get("uid")):
         raise UnreadableReviewError(f"the body is no AdmissionReview of {API_VERSION} with a request")
-    response = {"uid": request["uid"], **respond(request, instance_types)}
+    response = {"uid": request["uid"], **respond(request, known)}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
 
 
-def default(request: Document, instance_types: Collection[str] = ()) -> dict[str, Any]:
+def default(request: Document, known: Known) -> dict[str, Any]:
     """The response that adds the defaults of the request's kind, as a JSON patch.
 
     Broken rules are refused here too, before the API server checks the schema, whose messages name no remedy.
     """
-    verdict = validate(request, instance_types)
+    verdict = validate(request, known)
     if not verdict["allowed"]:
         return verdict
     obj = mapping(request.get("object"))
@@ -70,7 +81,7 @@ def default(request: Document, instance_types: Collection[str] = ()) -> dict[str
     return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-def validate(request: Document, instance_types: Collection[str] = ()) -> dict[str, Any]:
+def validate(request: Document, known: Known) -> dict[str, Any]:
     """The response that refuses an invalid object with every problem, or warns; each has its key path and remedy."""
     name, obj = _kind(request), mapping(request.get("object"))
     kind = KINDS.get(name)
@@ -84,11 +95,13 @@ def validate(request: Document, instance_types: Collection[str] = ()) -> dict[st
         return _invalid(name, obj, problems)
     warnings = [f"{problem} (this was so before)" for problem in problems]
     if not problems and kind is V1ALPHA5.pool:
-        warnings = [str(each) for each in provisioner_warnings(V1ALPHA5.pool.read(Report(), obj), instance_types)]
+        provisioner = V1ALPHA5.pool.read(Report(), obj)
+        problems = provisioner_warnings(provisioner, known.instance_types)
+        warnings = [str(each) for each in (*problems, *overlap(provisioner, known.provisioners()))]
     return {"allowed": True, **({"warnings": warnings} if warnings else {})}
 
 
-PATHS: Final[Mapping[str, Callable[[Document, Collection[str]], dict[str, Any]]]] = {
+PATHS: Final[Mapping[str, Callable[[Document, Known], dict[str, Any]]]] = {
     "/default/karpenter.k8s.aws": default,
     "/validate/karpenter.sh": validate,
     "/validate/karpenter.k8s.aws": validate,

@@ -11,14 +11,13 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Collection
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
 import structlog
 
 from controller.runtime.bounded_connections import BoundedServer, shut_down
-from controller.webhook.admission import MAX_BODY_BYTES, UnreadableReviewError, answer
+from controller.webhook.admission import MAX_BODY_BYTES, Known, UnreadableReviewError, answer
 from controller.webhook.certificates import ServingCertificate
 
 IDLE_SECONDS: Final = 60.0
@@ -74,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(415, b"the body must be application/json")
             return
         try:
-            reply = answer(self.path.partition("?")[0], body, self.server.instance_types)
+            reply = answer(self.path.partition("?")[0], body, self.server.known)
         except UnreadableReviewError as error:
             self._reply(400, str(error).encode())
         except Exception:  # noqa: BLE001 - fails closed: the API server refuses the request
@@ -121,10 +120,10 @@ class _Listener(BoundedServer):
     first_seconds = REQUEST_SECONDS
     request_queue_size = 128
 
-    def __init__(self, port: int, context: ssl.SSLContext, instance_types: Collection[str]) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext, known: Known) -> None:
         """Listen on every IPv4 and IPv6 address of the pod."""
         self.context = context
-        self.instance_types = instance_types
+        self.known = known
         self.draining = False
         self.large = threading.BoundedSemaphore(MAX_LARGE_BODIES)
         self._open: set[ssl.SSLSocket] = set()
@@ -165,10 +164,10 @@ class _Listener(BoundedServer):
 class AdmissionServer:
     """Listen once there is a certificate; `use` replaces it at any time."""
 
-    def __init__(self, port: int, instance_types: Collection[str] = ()) -> None:
-        """`port` 0: a free one, known once it listens. `instance_types`: see `admission.answer`."""
+    def __init__(self, port: int, known: Known | None = None) -> None:
+        """`port` 0: a free one, known once it listens. `known`: nothing without it."""
         self._port = port
-        self._instance_types = instance_types
+        self._known = known or Known()
         self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
 
@@ -186,7 +185,7 @@ class AdmissionServer:
         if self._listener is not None:
             self._listener.context = context
             return
-        self._listener = _Listener(self._port, context, self._instance_types)
+        self._listener = _Listener(self._port, context, self._known)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.1,), name="webhook-server", daemon=True
         )

@@ -10,7 +10,6 @@ it too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from controller.kube.client import KubeClient
 from controller.kube.resources import SECRETS
 from controller.runtime.clock import Clock
 from controller.runtime.workers import periodic
+from controller.webhook.admission import Known
 from controller.webhook.ca_bundle import write_trust
 from controller.webhook.certificates import ServingCertificate, from_secret, issue, server_names, to_secret, why_renew
 from controller.webhook.https_server import AdmissionServer
@@ -64,15 +64,15 @@ class Webhook:
         place: Place,
         clock: Clock,
         times: WebhookTimes | None = None,
-        instance_types: Collection[str] = (),
+        known: Known | None = None,
     ) -> None:
-        """`instance_types`: see `admission.answer`."""
         self._kube = kube
         self._place = place
         self._names = server_names(place.service, place.namespace)
         self._clock = clock
         self._times = times or WebhookTimes()
-        self._server = AdmissionServer(place.port, instance_types)
+        self.known = known or Known()
+        self._server = AdmissionServer(place.port, self.known)
         self._stop = threading.Event()
         self._served: ServingCertificate | None = None
         self._next: ServingCertificate | None = None

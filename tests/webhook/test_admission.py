@@ -11,7 +11,7 @@ import pytest
 
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
-from controller.webhook.admission import PATHS, UnreadableReviewError, answer
+from controller.webhook.admission import PATHS, Known, UnreadableReviewError, answer
 
 DEFAULT, VALIDATE, VALIDATE_TEMPLATE = (
     "/default/karpenter.k8s.aws",
@@ -33,7 +33,7 @@ def template(**spec: Any) -> dict[str, Any]:
 
 
 def ask(
-    path: str, obj: dict[str, Any], old: dict[str, Any] | None = None, kind: str = "", types: tuple[str, ...] = ()
+    path: str, obj: dict[str, Any], old: dict[str, Any] | None = None, kind: str = "", known: Known | None = None
 ) -> dict[str, Any]:
     """The response to one request."""
     request = {
@@ -44,7 +44,7 @@ def ask(
         "oldObject": old,
     }
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-    said = answer(path, body.encode(), types)
+    said = answer(path, body.encode(), known or Known())
     assert said is not None
     review = json.loads(said)
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -133,10 +133,20 @@ def test_likely_mistakes_are_warned_of_where_the_object_is_validated() -> None:
         "spec.limits: is missing; set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy",
     ]
     obj = provisioner({**REF, "requirements": [odd]})
-    assert ask(VALIDATE, obj, types=("m5.large",)) == {"allowed": True, "warnings": warnings}
+    assert ask(VALIDATE, obj, known=Known(("m5.large",))) == {"allowed": True, "warnings": warnings}
     assert ask(VALIDATE, obj) == {"allowed": True, "warnings": warnings[1:]}, "no table of types"
-    assert "warnings" not in ask(DEFAULT, obj, types=("m5.large",)), "told once a request"
+    assert "warnings" not in ask(DEFAULT, obj, known=Known(("m5.large",))), "told once a request"
     assert ask(VALIDATE, provisioner({**REF, "limits": {"resources": {"cpu": 9}}})) == {"allowed": True}
+
+
+def test_provisioners_that_take_the_same_pods_are_warned_of_when_one_is_written() -> None:
+    """Which overlap: tests/core/test_provisioner_warnings.py."""
+    limited = {**REF, "limits": {"resources": {"cpu": 9}}}
+    there = [V1ALPHA5.pool.parse({**provisioner(limited), "metadata": {"name": name}}) for name in ("default", "web")]
+    known = Known(provisioners=lambda: there)
+    (warning,) = ask(VALIDATE, provisioner(limited), known=known)["warnings"]
+    assert warning.startswith("spec.weight: the same as of web, "), "of the other one alone"
+    assert ask(VALIDATE, provisioner({**limited, "weight": 9}), known=known) == {"allowed": True}
 
 
 def test_an_update_is_refused_for_what_it_breaks_and_all_is_told() -> None:
@@ -170,9 +180,9 @@ def test_a_kind_without_rules_is_refused() -> None:
 )
 def test_what_is_no_review_is_said_to_be_none(body: bytes) -> None:
     with pytest.raises(UnreadableReviewError, match="the body is no"):
-        answer(VALIDATE, body)
+        answer(VALIDATE, body, Known())
 
 
 def test_other_paths_are_not_served() -> None:
     assert set(PATHS) == {DEFAULT, VALIDATE, VALIDATE_TEMPLATE}
-    assert answer("/", b"{}") is None
+    assert answer("/", b"{}", Known()) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,9 @@ READ_TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 4
 """One call and three retries, as in Karpenter v0.27's SDK."""
 
-REGION_REMEDY = "set AWS_REGION, or AWS_PROFILE to a profile with a region (in the cluster: on the controller's pod)"
+REGION_VARIABLE = "AWS_REGION"
+"""Of AWS's own commands and SDKs, before AWS_DEFAULT_REGION, which is the only one that boto3 reads."""
+REGION_REMEDY = f"set {REGION_VARIABLE}, or AWS_PROFILE to a profile with a region (in the cluster: on the controller's pod)"
 
 IMPATIENT = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
 """Of what is read each minute and may have no route: a VPC without an endpoint of the service waits for no answer."""
@@ -60,10 +63,13 @@ def pricing_region(region: str) -> str:
 
 
 def make_clients(version: str = "", region: str = "") -> Clients:
-    """Clients of `region`, else of the environment's. Raises CloudUnauthorizedError when no region is configured."""
+    """Clients of `region`, else of AWS_REGION, AWS_DEFAULT_REGION or the profile.
+
+    Raises CloudUnauthorizedError when no region is configured.
+    """
     reading = botocore.session.get_session()
     reading.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
-    session = boto3.Session(botocore_session=reading, region_name=region or None)
+    session = boto3.Session(botocore_session=reading, region_name=region or os.environ.get(REGION_VARIABLE) or None)
     region = session.region_name
     if not region:
         raise CloudUnauthorizedError(f"No AWS region is configured; {REGION_REMEDY}")

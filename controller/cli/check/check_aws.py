@@ -154,7 +154,7 @@ class AwsCheck:
         """The service-linked role, where a Provisioner may buy spot."""
         if not any(_buys(each, SPOT) for each in self.snapshot.provisioners.values()):
             return
-        if has_spot_role():
+        if has_spot_role(self.clients.region):
             yield ok("Spot", f"role {SPOT_ROLE} exists")
         else:
             remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"

@@ -132,7 +132,7 @@ class ClusterCheck:
         yield from self._conditions()
 
     def _warnings(self, provisioner: Provisioner) -> tuple[Problem, ...]:
-        """What admission warns of, and what needs the other Provisioners: each pair is told once."""
+        """What admission warns of; each pair of Provisioners is told once."""
         later = [each for name, each in self.snapshot.provisioners.items() if name > provisioner.name]
         return (*provisioner_warnings(provisioner, self.instance_types), *overlap(provisioner, later))
 

@@ -74,7 +74,8 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
         of_aws = connected(settings, snapshot, region)
         who = of_aws.identity()
     except CloudError as error:
-        yield findings.problem("AWS", f"nothing of it was checked: {error}", "--skip-aws checks the cluster alone")
+        remedy = "name another region with --region, or check the cluster alone with --skip-aws"
+        yield findings.problem("AWS", f"nothing of it was checked: {error}", remedy)
         return
     yield who
     if who.level is Level.OK:

@@ -23,6 +23,8 @@ class Level(Enum):
     UNKNOWN = "unknown"
 
 
+MOST_FOR_SUBJECT = 0.35
+"""Of the width: on a narrow terminal long subjects take two lines, so that there is room for the text."""
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red", Level.UNKNOWN: "dim"}
 
 
@@ -85,7 +87,7 @@ def show(findings: Iterable[Finding], console: Console) -> None:
     findings = tuple(findings)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
+    table.add_column(max_width=int(console.width * MOST_FOR_SUBJECT), overflow="fold")
     table.add_column(overflow="fold")
     for each in findings:
         text = Text(each.text)

@@ -1,4 +1,4 @@
-"""The clients read times as botocore does, only faster."""
+"""The clients are of the region that AWS's own commands would take, and read times as botocore does, only faster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,26 @@ from typing import Any
 import pytest
 from botocore.utils import parse_timestamp
 
-from controller.aws.api.clients import timestamp
+from controller.aws.api.clients import make_clients, timestamp
 from tests.aws.conftest import Cloud
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_aws", "of_boto3", "taken"),
+    [
+        ("", "eu-west-1", "", "eu-west-1"),
+        ("", "eu-west-1", "us-west-2", "eu-west-1"),
+        ("", "", "us-west-2", "us-west-2"),
+        ("eu-north-1", "eu-west-1", "us-west-2", "eu-north-1"),
+    ],
+)
+def test_the_region_is_that_of_awss_own_commands(
+    monkeypatch: pytest.MonkeyPatch, asked: str, of_aws: str, of_boto3: str, taken: str
+) -> None:
+    monkeypatch.setenv("AWS_REGION", of_aws)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", of_boto3)
+    clients = make_clients(region=asked)
+    assert (clients.region, clients.ec2.meta.region_name) == (taken, taken)
 
 
 @pytest.mark.parametrize(

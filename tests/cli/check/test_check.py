@@ -313,7 +313,12 @@ def test_aws_that_cannot_be_asked_is_one_problem_and_no_success(
     result = run("check", "--kubeconfig", kubeconfig, "--region", region, "-o", "json")
     assert result.exit_code == 3
     assert [each for each in answer(result)["findings"] if each["subject"] == "AWS"] == [
-        {"level": "problem", "subject": "AWS", "text": text, "remedy": "--skip-aws checks the cluster alone"}
+        {
+            "level": "problem",
+            "subject": "AWS",
+            "text": text,
+            "remedy": "name another region with --region, or check the cluster alone with --skip-aws",
+        }
     ]
 
 
