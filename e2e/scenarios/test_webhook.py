@@ -37,8 +37,8 @@ def test_only_the_way_to_the_service_differs_from_the_stack(cluster: Cluster) ->
             assert _contains(applied, {key: value for key, value in declared.items() if key != "clientConfig"})
 
 
-def test_defaults_are_filled(world: Scenario) -> None:
-    """What the controller would assume is written into the object, for all to see."""
+def test_defaults_are_filled_and_an_equal_provisioner_is_warned_of(world: Scenario) -> None:
+    """What the controller would assume is written into the object; what is written next is compared with it."""
     world.provisioner(requirements=[])
     defaulted = world.cluster.get(PROVISIONERS, world.namespace)
     assert defaulted is not None
@@ -47,6 +47,13 @@ def test_defaults_are_filled(world: Scenario) -> None:
     assert chosen["kubernetes.io/arch"] == ("In", ["amd64"])
     assert chosen["kubernetes.io/os"] == ("In", ["linux"])
     assert chosen["karpenter.k8s.aws/instance-category"] == ("In", ["c", "m", "r"])
+    equal = {**defaulted, "metadata": {"name": f"{world.namespace}-equal"}}
+
+    def warned() -> bool:
+        reply = world.cluster.http.post(PROVISIONERS.path(), equal, dryRun="All")
+        return f"spec.weight: the same as of {world.namespace}" in reply.headers.get("Warning", "")
+
+    world.cluster.until(warned, "the equal Provisioner is named")
 
 
 def test_the_certificate_is_rotated_under_load(world: Scenario) -> None:
