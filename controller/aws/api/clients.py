@@ -28,7 +28,7 @@ MAX_ATTEMPTS = 4
 
 REGION_VARIABLE = "AWS_REGION"
 """Of AWS's own commands and SDKs, before AWS_DEFAULT_REGION, which is the only one that boto3 reads."""
-REGION_REMEDY = f"set {REGION_VARIABLE}, or AWS_PROFILE to a profile with a region (in the cluster: on the controller's pod)"
+REGION_REMEDY = "set AWS_REGION, or AWS_PROFILE to a profile with a region (in the cluster: on the controller's pod)"
 
 IMPATIENT = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
 """Of what is read each minute and may have no route: a VPC without an endpoint of the service waits for no answer."""
