@@ -66,7 +66,7 @@ def caller(region: str) -> str:
 
 
 def has_spot_role(region: str) -> bool:
-    """Whether the account, in the region's partition, has the service-linked role that spot requests need. Raises CloudError."""
+    """Whether the account has the role that spot requests need, in the region's partition. Raises CloudError."""
     try:
         with translated("iam:GetRole"):
             boto3.Session(region_name=region).client("iam").get_role(RoleName=SPOT_ROLE)
