@@ -382,7 +382,6 @@ def scale(nodes: int, side: Path | None, json_file: Path | None, into: Path) -> 
     """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
     from bench.control_plane import scalereport
     from bench.control_plane.scale import run as scale_run
-    from bench.control_plane.scale import run_scheduler_alone
     from bench.control_plane.side_by_side import figures, read, side_table
     from sandbox import kubebinaries
     from sandbox.realkube import ASSETS_VARIABLE
@@ -390,14 +389,14 @@ def scale(nodes: int, side: Path | None, json_file: Path | None, into: Path) -> 
     others = {side.stem: read(side)} if side else {}
     folder = kubebinaries.find_or_build(lambda line: click.echo(line, err=True))
     os.environ[ASSETS_VARIABLE] = str(folder)
-    measured = scale_run(nodes)
+    measured, alone = scale_run(nodes, scheduler_alone=side is not None)
     text = scalereport.HEAD + scalereport.table(measured)
     own = figures(measured)
     if json_file:
         json_file.write_bytes(own.json())
-    if side:
-        limit = figures(run_scheduler_alone(nodes))
-        text += "\n" + side_table({"NodeLess": own, **others, "kube-scheduler, nodes there beforehand": limit})
+    if alone:
+        limit = {"kube-scheduler, nodes there beforehand": figures(alone)}
+        text += "\n" + side_table({"NodeLess": own, **others, **limit})
     into.mkdir(parents=True, exist_ok=True)
     (into / "scale.svg").write_text(scalereport.picture(measured))
     (into / "scale.md").write_text(text)
@@ -430,14 +429,19 @@ def idle(nodes: int, pods: int) -> None:
 
 @main.command("interruption")
 @click.option("--nodes", default=600, show_default=True, help="Spot warnings; as many others get a recommendation.")
-def interruption(nodes: int) -> None:
-    """A mass interruption on a real control plane: how soon the queue is empty and the nodes are drained."""
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def interruption(nodes: int, into: Path) -> None:
+    """A mass interruption on a real control plane, queue empty and nodes drained: write interruption.md."""
+    from bench.control_plane.mass_interruption import HEAD
     from bench.control_plane.mass_interruption import run as interruption_run
     from sandbox import kubebinaries
     from sandbox.realkube import ASSETS_VARIABLE
 
     os.environ[ASSETS_VARIABLE] = str(kubebinaries.find_or_build(lambda line: click.echo(line, err=True)))
-    click.echo(interruption_run(nodes).table())
+    page = HEAD + interruption_run(nodes).table()
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "interruption.md").write_text(page)
+    click.echo(page)
 
 
 @main.command("scale-in")

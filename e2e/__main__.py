@@ -20,10 +20,12 @@ def main(arguments: list[str]) -> int:
         print(f"make e2e cannot run: {error}", file=sys.stderr)
         return os.EX_UNAVAILABLE
     os.environ[ASSETS_VARIABLE] = str(folder)
-    return int(pytest.main([*(arguments or ["-vv", "--durations=10"]), *ALWAYS]))
+    return int(pytest.main([*(arguments or ALL), *ALWAYS]))
 
 
 ROOT = Path(__file__).parents[1]
+ALL = ("-vv", "--durations=10", "-n", "2", "--dist", "loadfile")
+"""Two control planes side by side, each with half of the files: scenarios wait more than they compute."""
 ALWAYS = ("--rootdir", str(ROOT), "--timeout", "300", str(ROOT / "e2e"))
 
 if __name__ == "__main__":

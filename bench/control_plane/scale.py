@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,16 @@ from e2e.cluster import Cluster, condition
 from e2e.installation import installed
 from e2e.scenario import provisioner
 from e2e.workloads import deployment
-from sandbox.world.resources import DEPLOYMENTS, Obj
+from sandbox.world.resources import DEPLOYMENTS, PODS, Obj
 
 NODE_CPUS = "16"
 PODS_PER_NODE = 10
 POD_CPU = "1500m"
 """Ten of them fill a node of 16 vCPUs."""
+CLIENT_QPS = 300
+"""Of kube-scheduler and of kube-controller-manager each."""
+JOIN_SECONDS = READY_SECONDS = 4.0
+"""With a second until the instance runs: nine from launch to Ready."""
 WAIT_SECONDS = 3_600.0
 SAMPLE_SECONDS = 1.0
 NAMESPACE = "scale"
@@ -79,47 +83,34 @@ class ScaleRun:
         return self.usage[-1].processor_seconds - self.usage[0].processor_seconds
 
 
-def run(nodes: int) -> ScaleRun:
-    """Ask for as many pods as fill `nodes`, and wait until the last is bound. Raises AssertionError after an hour."""
+def run(nodes: int, *, scheduler_alone: bool = False) -> tuple[ScaleRun, ScaleRun | None]:
+    """Ask for as many pods as fill `nodes`, and wait until the last is bound. Raises AssertionError after an hour.
+
+    With `scheduler_alone` then once more on the nodes that are there, without the controller: the second run is the
+    least that kube-scheduler needs, beside as many kubelets. Nothing is launched in it.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
-        installed(Path(folder), ("karpenter-0",), client_qps=2_000) as cluster,
+        installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
     ):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
         mark, began = cluster.audit.mark(), time.time()
         (replica,) = cluster.replicas.by_name.values()
         with sampled(replica.child.process.pid) as usage:
-            cluster.apply(*_workloads(nodes * PODS_PER_NODE))
-            cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
-        calls = tally(cluster.audit.since(mark))
-        return _read(cluster, usage, calls, began)
+            _ask_and_wait(cluster, nodes)
+        measured = _read(cluster, usage, tally(cluster.audit.since(mark)), began)
+        if not scheduler_alone:
+            return measured, None
+        cluster.replicas.take_away(replica.name)
+        cluster.kubectl("delete", "deployments", "--all", "--namespace", NAMESPACE)
+        cluster.until(lambda: not _some_pod(cluster), "the pods are gone", WAIT_SECONDS, every_seconds=2.0)
+        _ask_and_wait(cluster, nodes)
+        return measured, replace(_read(cluster, [], Counter(), began), launched=(), known=(), ready=())
 
 
-def run_scheduler_alone(nodes: int) -> ScaleRun:
-    """The same pods when their nodes are there beforehand: what kube-scheduler needs to bind them. Nothing is launched.
-
-    The nodes are of no Provisioner and have no kubelet, so that pods are bound and do not run.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
-        installed(Path(folder), ("karpenter-0",), client_qps=2_000) as cluster,
-    ):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        for number in range(nodes):
-            _add_ready_node(cluster, f"there-{number:05}")
-        began = time.time()
-        cluster.apply(*_workloads(nodes * PODS_PER_NODE))
-        cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
-        return _read(cluster, [], Counter(), began)
-
-
-def _add_ready_node(cluster: Cluster, name: str) -> None:
-    room = {"cpu": NODE_CPUS, "memory": "64Gi", "pods": "110"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
-    cluster.http.post("/api/v1/nodes", node).ok()
-    status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
-    cluster.http.patch(f"/api/v1/nodes/{name}/status", {"status": status}).ok()
-    cluster.http.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}}).ok()
+def _ask_and_wait(cluster: Cluster, nodes: int) -> None:
+    cluster.apply(*_workloads(nodes * PODS_PER_NODE))
+    cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
 
 
 def _provisioner() -> Obj:
@@ -137,9 +128,11 @@ def _workloads(pods: int, most: int = 1_000) -> list[Obj]:
 def _all_bound(cluster: Cluster, nodes: int) -> bool:
     """Two small lists, not ten thousand pods: the Deployments have made them all, and none is without a node."""
     made = sum(int(each["status"].get("replicas", 0)) for each in cluster.all(DEPLOYMENTS, NAMESPACE))
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    waiting = cluster.http.get(path, fieldSelector="spec.nodeName=", limit=1).ok()["items"]
-    return made == nodes * PODS_PER_NODE and not waiting
+    return made == nodes * PODS_PER_NODE and not _some_pod(cluster, fieldSelector="spec.nodeName=")
+
+
+def _some_pod(cluster: Cluster, **query: str) -> bool:
+    return bool(cluster.http.get(PODS.path(NAMESPACE), limit=1, **query).ok()["items"])
 
 
 def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float) -> ScaleRun:

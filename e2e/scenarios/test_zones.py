@@ -30,7 +30,7 @@ def test_hints_come_with_even_zones_and_go_with_one_that_has_most_of_the_cpu(wor
     pods = world.running("web", 8)
     assert Counter(_zone(cluster, pod) for pod in pods) == dict.fromkeys({_zone(cluster, pod) for pod in pods}, 2)
     cluster.until(partial(_hinted_for_own_zone, world, 8), "every endpoint has a hint for its own zone")
-    assert "TopologyAwareHintsEnabled" in _reasons(world)
+    cluster.until(lambda: "TopologyAwareHintsEnabled" in _reasons(world), "its event says so")
     assert _explained(world)["verdict"] == KEPT
 
     large = [{"key": CPUS, "operator": "In", "values": ["48"]}, {"key": ZONE, "operator": "In", "values": [ONE_ZONE]}]
