@@ -28,9 +28,9 @@ GOING = ("shutting-down", "terminated")
 HEAD = """# A mass interruption
 
 `python -m bench interruption`: EC2 warns of the end of half of a cluster's spot instances and recommends to rebalance
-the other half, all at once. etcd, kube-apiserver, kube-scheduler and kube-controller-manager are the real ones, EC2, SQS
-and the kubelets the sandbox's, all on one machine. EC2 takes a spot instance two minutes after its warning: that is how
-long a drain may take. Seconds count from the arrival of the last message.
+the other half, all at once. etcd, kube-apiserver, kube-scheduler and kube-controller-manager are the real ones, EC2,
+SQS and the kubelets the sandbox's, all on one machine. EC2 takes a spot instance two minutes after its warning: that is
+how long a drain may take. Seconds count from the arrival of the last message.
 
 """
 
