@@ -331,7 +331,8 @@ class SettingsConfig(TypedDict):
     """
     plan_ahead: NotRequired[str]
     """`class`: a pod that kube-scheduler has marked unschedulable speaks for all pending pods that its filters treat
-    alike, so that a burst is one plan. `none`: only marked pods are planned for, as in Karpenter v0.27.
+    alike, and pods of other classes that no node has room for are planned for with them, so that a burst is one
+    plan. `none`: only marked pods are planned for, as in Karpenter v0.27.
     """
     node_cost_per_hour: NotRequired[float]
     """What a node costs you in $ an hour beside all that AWS charges for it (which is counted from facts): agents

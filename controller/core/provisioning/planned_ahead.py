@@ -3,11 +3,13 @@
 kube-scheduler tries pods one by one, in a large burst about a hundred a second, and marks each that fits on no node as
 Unschedulable. Pods of one class differ in nothing that its filters read: the first mark tells about all of them. The
 plan decides what room there is for them, since it fills existing nodes first. Pods of other classes that kube-scheduler
-has not come to either take their room before: it tries them before it tries a marked pod again.
+has not come to either take their room before: it tries them before it tries a marked pod again. Those that find none
+are planned for as well: it will mark them, too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,7 +29,10 @@ class Untried:
     ahead: tuple[Pod, ...] = ()
     """Of a class of which it has marked a pod: to be planned for with that one."""
     others: tuple[Pod, ...] = ()
-    """Of the other classes: they take room on existing nodes, and nothing is launched for them."""
+    """Of the other classes: they take room on existing nodes, and those that find none are to be planned for."""
+    apart: tuple[Pod, ...] = ()
+    """They take room as well, but nothing is launched for them: their scheduler has marked no pod, or they have a
+    higher priority than all that it marked, so that it may preempt others for them."""
 
 
 NONE_UNTRIED = Untried()
@@ -48,10 +53,24 @@ def untried(snapshot: Snapshot) -> Untried:
         return NONE_UNTRIED
     classes = _Classes(chain(marked, rest))
     known = set(map(classes.key, marked))
-    sorted_out: tuple[list[Pod], list[Pod]] = [], []
+    priorities = _highest_priorities(marked)
+    ahead, others, apart = list[Pod](), list[Pod](), list[Pod]()
     for pod in rest:
-        sorted_out[classes.key(pod) not in known].append(pod)
-    return Untried(tuple(sorted_out[0]), tuple(sorted_out[1]))
+        if classes.key(pod) in known:
+            ahead.append(pod)
+        elif pod.spec.priority <= priorities.get(pod.spec.scheduler_name, -math.inf) and not opted_out(pod):
+            others.append(pod)
+        else:
+            apart.append(pod)
+    return Untried(tuple(ahead), tuple(others), tuple(apart))
+
+
+def _highest_priorities(marked: Iterable[Pod]) -> dict[str, int]:
+    """Of the marked pods, by scheduler."""
+    highest: dict[str, int] = {}
+    for spec in {id(pod.spec): pod.spec for pod in marked}.values():
+        highest[spec.scheduler_name] = max(spec.priority, highest.get(spec.scheduler_name, spec.priority))
+    return highest
 
 
 class _Classes:
@@ -97,8 +116,9 @@ def with_bound(snapshot: Snapshot, placements: Iterable[ExistingPlacement]) -> S
 
 
 def wanted(snapshot: Snapshot, planned: Iterable[Pod], counts_ahead: bool) -> frozenset[PodKey]:
-    """Those of the planned pods that a plan on this snapshot would be made for as well."""
-    ahead = {pod.uid for pod in untried(snapshot).ahead} if counts_ahead else set()
+    """Those of the planned pods that a plan on this snapshot would be made for as well, unless they have room now."""
+    pods = untried(snapshot) if counts_ahead else NONE_UNTRIED
+    ahead = {pod.uid for pod in chain(pods.ahead, pods.others)}
     return frozenset(pod.key for pod in planned if pod.uid in ahead or _still_waits(snapshot, pod))
 
 

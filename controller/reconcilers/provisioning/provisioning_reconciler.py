@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 import structlog
 
@@ -176,9 +177,13 @@ class ProvisioningReconciler:
         return self._settings.current.plan_ahead != "none"
 
     def _triggers(self, snapshot: Snapshot) -> set[str]:
-        """The uids of the pods to plan for."""
+        """The uids of the pods to plan for. In an open window those of other classes count that may need a plan."""
         pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
-        return pods | {pod.uid for pod in untried(snapshot).ahead} if pods and self._plans_ahead() else pods
+        if not pods or not self._plans_ahead():
+            return pods
+        found = untried(snapshot)
+        others = () if self._window.opened_at is None else found.others
+        return pods.union(pod.uid for pod in chain(found.ahead, others))
 
     def _on_their_way(self, snapshot: Snapshot, count: int, now: float) -> set[str]:
         """The uids of pods that are expected on a node that is being launched or still starts; `count`: pods to plan
@@ -321,11 +326,13 @@ class ProvisioningReconciler:
         pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
         to_come = pods_to_come(staged) if self._plans_ahead() and self._settings.current.plan_ahead_owners else ()
         ahead = (*pods.ahead, *to_come)
+        if pods.others or (ahead and pods.apart):
+            room, _ = self._solve(room_problem(staged, (*pods.others, *pods.apart)), view, budget_seconds=0.0)
+            staged = with_bound(staged, room.existing)
+            have_room = {key for placement in room.existing for key in placement.pods}
+            ahead = (*ahead, *(pod for pod in pods.others if pod.key not in have_room))
         if not ahead:
             return build(staged, view.types, skipped=skipped), frozenset()
-        if pods.others:
-            room, _ = self._solve(room_problem(staged, pods.others), view, budget_seconds=0.0)
-            staged = with_bound(staged, room.existing)
         wanted_now = [*waiting(staged), *ahead]
         if to_come:
             staged = replace(staged, pods=FrozenMap({**staged.pods, **{pod.key: pod for pod in to_come}}))

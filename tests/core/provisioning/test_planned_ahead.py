@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.pod import Pod, TopologySpreadConstraint
+from controller.core.api.pod import NodeSelectorTerm, Pod, SelectorRequirement, TopologySpreadConstraint
 from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.planned_ahead import room_problem, untried, wanted, with_bound
 from controller.core.state.snapshot import Snapshot
 from tests import factories
 
 SPREAD = (TopologySpreadConstraint(1, "topology.kubernetes.io/zone", "DoNotSchedule", factories.selector(tier="web")),)
+OPTED_OUT = NodeSelectorTerm((SelectorRequirement("karpenter.sh/provisioner-name", "DoesNotExist"),))
 MARKED = factories.pending_pod(name="marked", labels={"app": "web", "tier": "web"})
 
 
@@ -53,6 +54,23 @@ def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:
     found = untried(snapshot(marked, like, unlike))
     assert [pod.name for pod in found.ahead] == ["like"]
     assert [pod.name for pod in found.others] == ["unlike"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "are"),
+    [
+        ({}, "others"),
+        ({"priority": 5}, "others"),
+        ({"priority": 6}, "apart"),  # kube-scheduler may preempt pods for it that it could not for the marked one
+        ({"scheduler_name": "other"}, "apart"),  # of which no word has come
+        ({"required_node_affinity": (OPTED_OUT,)}, "apart"),
+    ],
+)
+def test_pods_of_other_classes_count_where_the_mark_tells_about_them(fields: dict[str, Any], are: str) -> None:
+    marked = factories.pending_pod(name="marked", priority=5)
+    found = untried(snapshot(marked, factories.pod(name="next", requests={"cpu": "2"}, **fields)))
+    assert [pod.name for pod in getattr(found, are)] == ["next"]
+    assert len((*found.ahead, *found.others, *found.apart)) == 1
 
 
 def test_without_a_marked_pod_nothing_is_planned_ahead() -> None:

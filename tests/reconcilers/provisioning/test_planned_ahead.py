@@ -61,6 +61,43 @@ def test_what_fits_on_existing_nodes_is_left_to_the_scheduler(world: World) -> N
     assert launched_cpu(world) == 2000, "the node has room for two of the four beside the other pod"
 
 
+@pytest.mark.parametrize(("room", "cpu"), [(True, 1000), (False, 1900)])
+def test_pods_of_other_classes_that_no_node_has_room_for_are_planned_for_too(
+    world: World, room: bool, cpu: int
+) -> None:
+    """kube-scheduler will mark them as well; what it can place is left to it."""
+    world.add_provisioner()
+    if room:
+        labels = {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": "true"}
+        world.add_node({"metadata": {"name": "roomy", "labels": labels}}, ready=False)
+        world.come_up("roomy", {**ROOM, "cpu": "2"})
+    world.add_pod("marked")
+    small = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900m"}}}]}
+    world.add_pod("other", tried=False, spec=small)
+    world.add_pod("of-another-scheduler", tried=False, spec={**small, "schedulerName": "another"})
+    loop = reconciler(world, BatchTimes(0.05, 0.5, 600.0))
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.5)
+    assert launched_cpu(world) == cpu
+
+
+def test_a_window_that_is_open_waits_for_pods_of_other_classes(world: World) -> None:
+    """So that a burst of many Deployments is one plan, though kube-scheduler marks one after the other."""
+    world.add_provisioner()
+    world.add_pod("marked")
+    recorder = Metrics()
+    loop = reconciler(world, BatchTimes(0.5, 5.0, 600.0), ledger=Ledger(world.clock, recorder))
+    loop.reconcile(world.caught_up())
+    for index in range(4):
+        world.clock.wait(world.stop, 0.4)
+        cpu = {"resources": {"requests": {"cpu": f"{500 + index}m"}}}
+        world.add_pod(f"next-{index}", tried=False, spec={"containers": [{"name": "c", "image": "i", **cpu}]})
+        loop.reconcile(world.caught_up())
+    assert world.cloud.requests == [], "each came within the idle time of the one before"
+    settled_passes(world, loop, 1.0)
+    assert launched_cpu(world) == 1000 + 500 + 501 + 502 + 503
+
+
 @pytest.mark.parametrize("gone", ["all", "marked"])
 def test_what_is_not_needed_any_more_is_taken_back_before_the_launch(world: World, gone: str) -> None:
     """Scaled down again, or the marked pod deleted, between snapshot and launch: recorded, counted, not launched."""
@@ -69,7 +106,7 @@ def test_what_is_not_needed_any_more_is_taken_back_before_the_launch(world: Worl
     ledger = Ledger(world.clock, recorder)
     loop = reconciler(world, BatchTimes(0.01, 0.02, 600.0), ledger=ledger)
     huge = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "500"}}}]}
-    world.add_pod("huge", spec=huge)
+    world.add_pod("huge", spec={**huge, "schedulerName": "another"})  # so it speaks for no pod of another class
     world.passes(loop, lambda _: ledger.entries(subject="default/huge"), "a first plan, which knows the instance types")
     world.add_pod("marked")
     world.add_pod("next", tried=False)
