@@ -157,8 +157,8 @@ _ROWS: Final = (
                 "launches wait for it. Empty: no limit; then EC2 throttles, and launches are tried again."),
     Setting("planAhead", _PLAN_AHEAD, "class", live=True,
             doc="`class`: a pod that kube-scheduler has marked unschedulable speaks for all pending pods that its "
-                "filters treat alike, and pods of other classes that no node has room for are planned for with them, so "
-                "that a burst is one plan. `none`: only marked pods are planned for, as in Karpenter v0.27."),
+                "filters treat alike, and pods of other classes that no node has room for are planned for with them, "
+                "so that a burst is one plan. `none`: only marked pods are planned for, as in Karpenter v0.27."),
     Setting("planAheadOwners", readers.boolean, "false",
             doc="Plan too for the pods that a ReplicaSet, Job or StatefulSet (of policy `Parallel`) has not made yet, "
                 "once kube-scheduler has marked one of its pods; not for what a ResourceQuota refuses. Needs the right "
