@@ -157,6 +157,7 @@ class Move:
 def moves(standing: Mapping[str, int], groups: Sequence[PlannedZones], aim: ZoneBalance) -> tuple[Move, ...]:
     """The moves by which no zone has more than its share, the cheapest per CPU first; as far as there are such moves.
 
+    The fullest zone comes first; where none of its nodes can move, since they stand or ask for it, the next one.
     standing: CPU of the nodes that there are, in millicores by zone.
     """
     load = dict(standing)
@@ -179,13 +180,21 @@ def moves(standing: Mapping[str, int], groups: Sequence[PlannedZones], aim: Zone
 def _next(
     load: Mapping[str, int], groups: Sequence[PlannedZones], left: Sequence[int], share: float
 ) -> tuple[int, str] | None:
-    """The group and zone of the cheapest move out of the fullest zone that leaves the other zone within its share.
+    """The group and zone of the cheapest move out of the fullest zone from which there is one."""
+    most = share * sum(load.values()) + ROUNDING
+    crowded = sorted((zone for zone in load if load[zone] > most), key=lambda zone: (-load[zone], zone))
+    moves_out = (_cheapest(zone, load, groups, left, share) for zone in crowded)
+    return next((move for move in moves_out if move is not None), None)
 
-    Where there is none, since zones are missing, the other zone may come up to the fullest.
+
+def _cheapest(
+    full: str, load: Mapping[str, int], groups: Sequence[PlannedZones], left: Sequence[int], share: float
+) -> tuple[int, str] | None:
+    """The group and zone of the cheapest move out of zone `full` that leaves the other zone within its share.
+
+    Where there is none, since zones are missing, the other zone may come up to what is left in `full`.
     """
-    total, full = sum(load.values()), fullest(load)
-    if not total or load[full] <= share * total + ROUNDING:
-        return None
+    total = sum(load.values())
     possible = []
     for place, group in enumerate(groups):
         for zone, choice in group.others.items() if left[place] and group.zone == full else ():
