@@ -127,7 +127,7 @@ def _limits(provisioner: Provisioner) -> Iterator[Problem]:
 
 
 def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:
-    """Annotations of zone balance that cannot be read, and so count as missing."""
+    """Annotations of zone balance that cannot be read and so count as missing, or have no effect."""
     for key, read, remedy in (
         (SHARE_ANNOTATION, read_share, "write a share above 0 and up to 1, such as 0.4"),
         (PREMIUM_ANNOTATION, read_premium, "write a share of 0 or more, such as 0.05"),
@@ -138,3 +138,7 @@ def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:
         if value is not None and read(value) is None:
             shown = value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}..."
             yield Problem(step("metadata.annotations", key), f"{shown!r} cannot be read and counts as missing", remedy)
+    interval = read_interval(provisioner.object_annotations.get(INTERVAL_ANNOTATION, ""))
+    if interval and not provisioner.disruption.consolidation:
+        what = "moves no node while consolidation is off"
+        yield Problem(step("metadata.annotations", INTERVAL_ANNOTATION), what, "set spec.consolidation.enabled: true")

@@ -91,6 +91,8 @@ def parse_request(method: str, path: str, headers: Callable[[str], str], body: b
         params = _decode_query(service, action, form) if service == "ec2" else {}
         return Request(service, region, action, access_key, params)
     action, params = _rest_action(service, method, path)
+    if body and service == "arc-zonal-shift":
+        params |= json.loads(body)
     return Request(service, region, action, access_key, params)
 
 

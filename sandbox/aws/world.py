@@ -122,6 +122,7 @@ class World:
             | {("pricing", "GetProducts"): self._pricing.get_products}
             | {("servicequotas", "GetServiceQuota"): self.quotas.get}
             | {("arc-zonal-shift", "GetManagedResource"): self.zonal_shifts.get}
+            | {("arc-zonal-shift", "StartZonalShift"): timed(self.zonal_shifts.start)}
         )
 
     def _run_instances(self, params: Params) -> Params:

@@ -1,11 +1,17 @@
-"""ARC's zonal shifts, as GetManagedResource tells them; moto lacks the service.
+"""ARC's zonal shifts: StartZonalShift, and what GetManagedResource tells; moto lacks the service.
 
-Scenarios write `resources`: nothing is registered at first. Source: ARC zonal shift API reference.
+A resource is registered with its first shift, or by scenarios, which write `resources`: nothing is at first. Source:
+ARC zonal shift API reference.
 """
 
 from __future__ import annotations
 
+import uuid
+
+from sandbox.aws.clock import utc
 from sandbox.aws.wire import AwsError, Params
+
+SECONDS = {"m": 60, "h": 3600}
 
 
 class ManagedResources:
@@ -20,3 +26,17 @@ class ManagedResources:
         if arn not in self.resources:
             raise AwsError("ResourceNotFoundException", f"The resource {arn} is not registered", 404)
         return {"arn": arn, "appliedWeights": {}, "zonalShifts": [], "autoshifts": []} | self.resources[arn]
+
+    def start(self, params: Params, now: float) -> Params:
+        """StartZonalShift: it takes the place of another one by hand."""
+        arn, lasts = params["resourceIdentifier"], params["expiresIn"]
+        shift = {
+            "zonalShiftId": str(uuid.uuid4()),
+            "resourceIdentifier": arn,
+            "awayFrom": params["awayFrom"],
+            "startTime": utc(now),
+            "expiryTime": utc(now + int(lasts[:-1]) * SECONDS[lasts[-1]]),
+            "comment": params["comment"],
+        }
+        self.resources.setdefault(arn, {})["zonalShifts"] = [shift | {"appliedStatus": "APPLIED"}]
+        return shift | {"status": "ACTIVE"}

@@ -9,7 +9,7 @@ import pytest
 
 from controller.aws.account_check import SPOT_ROLE, family_class, running_vcpus
 from controller.aws.provider import AWSProvider
-from controller.cli.check.check_aws import AwsCheck
+from controller.cli.check.check_aws import AwsCheck, mean_addresses
 from controller.cli.check.findings import Finding, Level, collect
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
@@ -97,6 +97,13 @@ def test_a_subnet_in_which_few_nodes_fit_is_named_with_how_many(
     )
     told = list(check.addresses("t", status))
     assert [text in each.text for each, text in zip(told, said, strict=True)] == [True] * len(said)
+
+
+@pytest.mark.parametrize(("reserved", "taken"), [(0, 20), (2, 10)])
+def test_a_node_takes_the_addresses_of_a_warm_interface_too_where_none_is_reserved(reserved: int, taken: int) -> None:
+    labels = FrozenMap({keys.PROVISIONER_NAME: "default", keys.INSTANCE_TYPE: "m5.large"})
+    snapshot = Snapshot(nodes={"n": state_node(node=make_node(labels=labels))})
+    assert mean_addresses(snapshot, replace(SETTINGS, reserved_enis=reserved), "ap-northeast-2") == taken
 
 
 @pytest.fixture

@@ -81,6 +81,8 @@ def test_check_finds_nothing_wrong_and_nodes_are_of_al2023(name: str, write: Wri
 def test_simulate_places_its_workloads(name: str, run: Run, write: Write) -> None:
     if name == GPU_GUIDE:
         workload: tuple[str, ...] = (write(gpu_workload(), name="gpu.yaml"), "--region", "ap-northeast-2")
+    elif name == "Pulumi.zones.yaml":
+        workload = (str(EXAMPLES / "zones.yaml"),)
     elif name.startswith("Pulumi."):
         more = (write(gpu_workload(), name="gpu.yaml"),) if "prod" in name else ()
         workload = (str(ROOT / "stacks/workloads/fleet.yaml"), *more)
@@ -93,6 +95,9 @@ def test_simulate_places_its_workloads(name: str, run: Run, write: Write) -> Non
     assert pods
     if name.startswith("Pulumi."):
         assert all(node["zone"].startswith("ap-northeast-2") for node in report["nodes"])
+    if name == "Pulumi.zones.yaml":
+        kept = {each["service"]: each["kept"] for each in report["services"]}
+        assert kept == {"default/web": True, "default/web-close": True}
     if name in (GPU_GUIDE, "Pulumi.prod.yaml"):
         assert {"shop/trainer-0", "shop/trainer-1"} <= pods
         types = {node["instanceType"] for node in report["nodes"] if node["provisioner"] == "gpu"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import SelectorRequirement
@@ -95,6 +96,11 @@ WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or mor
             ],
         ),
         (annotated(zone_premium=""), [f"{PREMIUM}: '' {WRITE_PREMIUM}"]),
+        (annotated(zone_move_interval="30m") | {"disruption": DisruptionPolicy(consolidation=True)}, []),
+        (
+            annotated(zone_move_interval="30m"),
+            [f"{INTERVAL}: moves no node while consolidation is off; set spec.consolidation.enabled: true"],
+        ),
     ],
 )
 def test_a_likely_mistake_is_told_with_where_and_what_to_do(fields: dict[str, Any], said: list[str]) -> None:

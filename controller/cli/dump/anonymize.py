@@ -16,7 +16,12 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
 from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
 from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION
-from controller.core.zones.balance import PREMIUM_ANNOTATION, SHARE_ANNOTATION
+from controller.core.zones.balance import (
+    INTERVAL_ANNOTATION,
+    PREMIUM_ANNOTATION,
+    SCOPE_ANNOTATION,
+    SHARE_ANNOTATION,
+)
 from controller.core.zones.services import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
 ANNOTATIONS = (
@@ -31,6 +36,8 @@ ANNOTATIONS = (
     HEADROOM_ANNOTATION,
     SHARE_ANNOTATION,
     PREMIUM_ANNOTATION,
+    SCOPE_ANNOTATION,
+    INTERVAL_ANNOTATION,
     TOPOLOGY_MODE,
     TOPOLOGY_AWARE_HINTS,
     "storageclass.kubernetes.io/is-default-class",

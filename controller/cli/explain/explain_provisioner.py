@@ -77,7 +77,8 @@ def _zones(cluster: ClusterView, provisioner: Provisioner) -> str:
     whose = "the cluster's CPU" if aim.cluster else "its CPU"
     if aim.max_share >= 1.0:
         return f"{shares} of {whose}; left to prices"
-    moves = f"; a node moves every {aim.move_seconds / 60:g} min while one has more" if aim.move_seconds else ""
+    moving = aim.move_seconds and provisioner.disruption.consolidation
+    moves = f"; a node moves every {aim.move_seconds / 60:g} min while one has more" if moving else ""
     most = f"at most {percent(aim.max_share)} from {aim.from_nodes} nodes on"
     return f"{shares} of {whose}; {most}, where a node costs up to {percent(aim.premium)} more{moves}"
 

@@ -44,7 +44,7 @@ def explain_service(cluster: ClusterView, namespace: str, name: str, now: float)
         Section("What would help", judged.remedies),
         events_section(cluster.kube, "Service", name, namespace, now),
     )
-    notes = () if slices is not None else ("Endpoints are its Ready pods: EndpointSlices cannot be read",)
+    notes = () if slices is not None else ("Endpoints are its Ready pods: no EndpointSlice of it can be read",)
     return Answer(f"Service {namespace}/{name}", judged.verdict, _facts(service, judged), sections, notes)
 
 
@@ -64,13 +64,14 @@ def as_seen(judged: ServiceZones, slices: SliceEndpoints | None) -> ServiceZones
 
 
 def _slices(kube: KubeClient | None, service: Service) -> SliceEndpoints | None:
+    """Its EndpointSlices; None where they cannot be read, or nothing has made one for its selector."""
     if kube is None:
         return None
     try:
         slices = kube.list(ENDPOINT_SLICES, service.namespace, label_selector=f"{SERVICE_NAME}={service.name}")
     except (ForbiddenError, NotFoundError):
         return None
-    return slice_endpoints(slices)
+    return slice_endpoints(slices) if slices or not service.selector else None
 
 
 def _facts(service: Service, judged: ServiceZones) -> dict[str, str]:

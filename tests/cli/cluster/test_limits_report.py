@@ -179,6 +179,15 @@ def test_explain_tells_the_pod_which_limit_binds_and_the_provisioner_how_full_it
     assert limits == ["spec.limits: none", "$ an hour: $0.1920 of $0.2000"]
 
 
+@pytest.mark.parametrize(("consolidation", "said"), [(True, " more; a node moves every 30 min"), (False, " more")])
+def test_explain_tells_the_zones_shares_and_what_is_done_about_them(consolidation: bool, said: str) -> None:
+    asked = {"karpenter.sh/zone-max-share": "0.4", "karpenter.sh/zone-move-interval": "30m"}
+    view = cluster(node("a"), annotations=asked, consolidation={"enabled": consolidation})
+    zones = explain_provisioner(view, "default", NOW).document()["facts"]["zones"]
+    assert zones.startswith("us-east-1a 100 % of its CPU; at most 40 % from 6 nodes on, where a node costs up to 2 %")
+    assert zones.partition("up to 2 %")[2].removesuffix(" while one has more") == said
+
+
 @pytest.mark.parametrize(
     ("on_provisioner", "on_node", "said"),
     [

@@ -94,6 +94,13 @@ def test_owners_of_kubernetes_own_kinds_stay_and_node_roles_of_users_do_not() ->
     assert NAMES.key("node-role.kubernetes.io/fraud") == f"node-role.kubernetes.io/{NAMES.alias('fraud')}"
 
 
+def test_what_a_provisioner_asks_of_zones_stays() -> None:
+    asked = {"max-share": "0.4", "premium": "0.1", "share-of": "cluster", "move-interval": "30m"}
+    annotations = {f"karpenter.sh/zone-{key}": value for key, value in asked.items()}
+    (made,) = anonymous([{"kind": "Provisioner", "metadata": {"name": "web", "annotations": annotations}}], NAMES)
+    assert made["metadata"]["annotations"] == annotations
+
+
 @pytest.mark.parametrize(
     ("key", "value", "key_stays", "value_stays"),
     [

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from controller.cli.explain.explain_service import as_seen
+from controller.cli.cluster.cluster_view import ClusterLocation, build_cluster_view
+from controller.cli.dump.anonymize import anonymous
+from controller.cli.dump.pseudonyms import Pseudonyms
+from controller.cli.explain.explain_service import as_seen, explain_service
+from controller.cli.inputs.files import LocatedObject
+from controller.cli.inputs.objects import Objects
 from controller.core.zones.hints import ZoneCPU
 from controller.core.zones.service_zones import service_zones
 from controller.core.zones.services import SliceEndpoints, parse_service
+from controller.kube.client import KubeClient
 from tests.cli.conftest import Run, Write, answer, container
 
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
@@ -75,6 +82,11 @@ CASES = {
     ),
     "nothing asked for": (cluster({"a": 8, "b": 8}, "ab", annotations={}), "asks for no hints", "topology-mode: Auto"),
     "headless": (cluster({"a": 8}, "a", clusterIP="None"), "is not routed by kube-proxy (spec.clusterIP None", ""),
+    "its own zone, by the newer name": (
+        cluster({"a": 8, "b": 8}, "ab", annotations={}, trafficDistribution="PreferSameZone"),
+        "keeps its traffic in its zones",
+        "",
+    ),
     "its own zone": (
         cluster({"a": 8, "b": 8}, "aa", annotations={}, trafficDistribution="PreferClose"),
         "has no endpoint in b: clients there use those of other zones",
@@ -97,7 +109,33 @@ def test_zones_are_listed_with_their_share_and_what_is_due(run: Run, write: Writ
     assert said["reasons"]["zones"][0] == "a: 60 % of the CPU (60), 3 Ready endpoints, 5.4 due, at least 5"
     assert said["reasons"]["lentEndpoints"] == ["1 of b serve a", "1 of c serve a"]
     assert said["facts"]["readyEndpoints"] == "a 3, b 3, c 3"
-    assert "Endpoints are its Ready pods: EndpointSlices cannot be read" in said["notes"]
+    assert "Endpoints are its Ready pods: no EndpointSlice of it can be read" in said["notes"]
+
+
+class WithoutSlices:
+    """A cluster whose EndpointSlices nobody writes, as the sandbox's own API has none."""
+
+    def list(self, *_: object, **__: object) -> tuple[()]:
+        return ()
+
+
+@pytest.mark.parametrize(("selector", "endpoints"), [({"app": "web"}, "a 2, b 1"), ({}, "none")])
+def test_where_nothing_writes_endpoint_slices_the_ready_pods_are_its_endpoints(
+    selector: dict[str, str], endpoints: str
+) -> None:
+    objects = [LocatedObject(each, "here") for each in cluster({"a": 8, "b": 8}, "aab", selector=selector)]
+    view = build_cluster_view(Objects(tuple(objects)), ClusterLocation())
+    view = replace(view, kube=cast("KubeClient", WithoutSlices()))
+    assert explain_service(view, "shop", "web", 0.0).document()["facts"]["readyEndpoints"] == endpoints
+
+
+def test_from_a_dump_the_verdict_is_the_same(run: Run, write: Write) -> None:
+    names = Pseudonyms(b"salt")
+    alias = f"{names.alias('shop')}/{names.alias('web')}"
+    for case in ("uneven nodes", "its own zone", "too few pods"):
+        documents, verdict, _ = CASES[case]
+        said = run("explain", "service", alias, "--from", write(*anonymous(documents, names)), "-o", "json")
+        assert verdict in answer(said)["verdict"]
 
 
 def test_a_service_that_does_not_exist_is_said(run: Run, write: Write) -> None:

@@ -45,6 +45,16 @@ def test_describe_cluster_is_complete_and_names_the_kubernetes_api(sandbox: Sand
     assert (after["endpoint"], after["certificateAuthority"]["data"]) == ("http://127.0.0.1:6443", "Y2E=")
 
 
+def test_a_zonal_shift_is_told_with_its_zone_and_its_end_until_another_takes_its_place(sandbox: Sandbox) -> None:
+    arc, arn = sandbox.aws.client("arc-zonal-shift"), sandbox.aws.client("eks").describe_cluster(name="demo")
+    given = {"resourceIdentifier": arn["cluster"]["arn"], "comment": "a test"}
+    for zone, lasts, seconds in (("apne2-az1", "90m", 5400), ("apne2-az2", "2h", 7200)):
+        started = arc.start_zonal_shift(**given, awayFrom=zone, expiresIn=lasts)
+        (told,) = arc.get_managed_resource(resourceIdentifier=given["resourceIdentifier"])["zonalShifts"]
+        assert (told["awayFrom"], told["appliedStatus"], started["status"]) == (zone, "APPLIED", "ACTIVE")
+        assert (told["expiryTime"] - told["startTime"]).total_seconds() == seconds
+
+
 def test_two_sandboxes_in_one_process_share_nothing(sandbox: Sandbox) -> None:
     with serve(AwsSettings(cluster="other"), seed=False) as other:
         assert other.account != sandbox.aws.account

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import ON_DEMAND, SPOT, ZONE
+from controller.core.api.pod import SelectorRequirement
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning.plan import SchedulingPlan, SolveOptions
-from controller.core.zones.balance import SHARE_ANNOTATION, ZoneBalance
+from controller.core.zones.balance import SCOPE_ANNOTATION, SHARE_ANNOTATION, ZoneBalance
 from tests.core.provisioning.plans import solved
 from tests.factories import ZONES, instance_type, node, pending_pods, pod, problem, provisioner, state_node
 
@@ -64,3 +66,45 @@ def test_pods_that_ask_for_a_zone_get_it() -> None:
         catalog=[m5((0.1, 0.1))],
     )
     assert zones(solved(posed, EVEN)) == {ZONES[0]: 10}
+
+
+FARGATE = {"eks.amazonaws.com/compute-type": "fargate"}
+CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
+
+
+@pytest.mark.parametrize(
+    ("scope", "fields", "zone"),
+    [
+        ("cluster", {"labels": FARGATE}, ZONES[1]),
+        ("provisioner", {"labels": FARGATE}, ZONES[0]),
+        ("cluster", {"labels": CONTROL_PLANE}, ZONES[0]),
+        ("cluster", {"ready": False}, ZONES[0]),
+    ],
+)
+def test_of_the_whole_cluster_the_nodes_count_that_count_for_hints(
+    scope: str, fields: dict[str, Any], zone: str
+) -> None:
+    others = [state_node(node=node(provisioner="", **fields)) for _ in range(4)]
+    full = [replace(each, pods=(pod(requests={"cpu": "1900m"}),)) for each in others]
+    asks = provisioner(object_annotations=FrozenMap({SCOPE_ANNOTATION: scope}))
+    waiting = pending_pods(4, requests={"cpu": "1900m"})
+    posed = problem(pending=waiting, nodes=full, catalog=[m5((0.1, 0.1))], provisioners=[asks])
+    assert zones(solved(posed, EVEN)) == {zone: 4}
+
+
+def test_of_the_whole_cluster_the_nodes_planned_for_other_provisioners_count() -> None:
+    first, second = FrozenMap({"team": "a"}), FrozenMap({"team": "b"})
+    asks = FrozenMap({SCOPE_ANNOTATION: "cluster"})
+    owners = [
+        provisioner(name="a", labels=first, requirements=[SelectorRequirement(ZONE, "In", (ZONES[0],))]),
+        provisioner(name="b", labels=second, object_annotations=asks),
+    ]
+    waiting = [
+        *pending_pods(4, requests={"cpu": "1900m"}, node_selector=first),
+        *pending_pods(4, requests={"cpu": "1900m"}, node_selector=second),
+    ]
+    plan = solved(problem(pending=waiting, catalog=[m5((0.1, 0.1))], provisioners=owners), EVEN)
+    assert Counter((each.provisioner, each.offering.zone) for each in plan.new_nodes) == {
+        ("a", ZONES[0]): 4,
+        ("b", ZONES[1]): 4,
+    }
