@@ -16,6 +16,8 @@ HEAD = f"""## A day
 Made by the same command with `--day DAY`: the [day](life.md) in virtual time, each step with several draws of
 kube-scheduler's choice among equal nodes. The shares are of the machines' CPU, every few seconds while there are
 {DEFAULT.from_nodes} machines or more; the cost is that of the machines, spot and on demand, over the whole day.
+What is above an aim comes when pods go: a node that goes without a replacement is not held back for balance, and
+nobody here asks for [zone moves](../adr/0081-zone-moves.md).
 
 """
 

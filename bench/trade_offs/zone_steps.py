@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.problems import arrange, decode, load, posed
+from bench.trade_offs import zone_picture
+from bench.trade_offs.zone_picture import Point
 from controller.core.provisioning import SchedulingPlan, SchedulingProblem, SolveOptions, solve
 from controller.core.zones.balance import ZoneBalance
 from controller.settings import Settings
@@ -23,7 +25,6 @@ STEPS = (
     ("even at any price", ZoneBalance(0.4, 10.0)),
 )
 """From no aim to even: with three zones 40 % is as even as nodes of a few sizes allow."""
-WIDTH, HEIGHT, MARGIN = 760, 420, 60
 HEAD = f"""# Zones: what an even spread costs
 
 Made by `python -m bench zones FOLDER`. Each problem is solved with growing demands on
@@ -31,6 +32,8 @@ Made by `python -m bench zones FOLDER`. Each problem is solved with growing dema
 more for it; the default is {DEFAULT.max_share:.0%} and {DEFAULT.premium:.0%}. A cell: the largest share of a zone in
 any Provisioner's CPU that has {DEFAULT.from_nodes} nodes or more (–: none has), and the expected cost ÷ that with
 prices alone. It is below 1 where nodes that name the spot offerings of one zone leave out dearer ones of another.
+
+Of the picture's pale dots each is a problem under one step; the steps' means are joined.
 
 ![cost against the largest share of a zone](zones.svg)
 
@@ -103,35 +106,15 @@ def _summary(problems: Sequence[Problem], index: int) -> str:
 
 
 def picture(problems: Sequence[Problem], days: Sequence[Problem] = ()) -> str:
-    """A line for each problem: the largest share of a zone to the right, cost ÷ that of prices alone upwards.
+    """The price of each step (`zone_picture`); without problems that have no Provisioner of nodes enough."""
+    names = [name for name, _ in STEPS]
+    return zone_picture.picture(names, _points(problems), _points(days))
 
-    Days, with their mean shares, are drawn the same way in another colour, with their names.
-    """
-    low, high = 0.98, 1.12
 
-    def place(problem: Problem, step: Step) -> str:
-        ratio = min(max(step.cost / problem.steps[0].cost, low), high)
-        x = MARGIN + (WIDTH - 2 * MARGIN) * (step.share or 0.0)
-        return f"{x:.1f},{HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (ratio - low) / (high - low):.1f}"
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-        'font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
-        f'<text x="{MARGIN}" y="{MARGIN - 10}">expected cost ÷ that of prices alone, {low:g} to {high:g}; point: the '
-        "default</text>",
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">largest share of a zone in a '
-        "Provisioner's CPU, 0 to 1</text>",
-    ]
-    for each in (*problems, *days):
-        if any(step.share is None for step in each.steps):
-            continue
-        colour = "#b8451b" if each in days else "#1b6ca8"
-        line = " ".join(place(each, step) for step in each.steps)
-        x, y = place(each, each.steps[1]).split(",")
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-opacity="0.5"/>')
-        parts.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"><title>{each.name}</title></circle>')
-        if each in days:
-            parts.append(f'<text x="{x}" y="{float(y) - 6:.1f}" fill="{colour}">{each.name}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+def _points(problems: Sequence[Problem]) -> dict[str, list[Point]]:
+    """By name: the largest share, and the cost ÷ that of prices alone, of each step."""
+    return {
+        each.name: [(step.share, step.cost / each.steps[0].cost) for step in each.steps if step.share is not None]
+        for each in problems
+        if all(step.share is not None for step in each.steps)
+    }

@@ -17,7 +17,9 @@ def test_a_row_has_the_largest_share_and_the_cost_and_the_summary_counts_what_ho
     assert "- prices alone: 0 of 1 within 60%; cost 1.000 on the mean." in said
     assert "- default: 1 of 1 within 60%, 1 within its own 60%; cost 1.050 on the mean." in said
     assert "- even, 10 % more: 1 of 1 within 60%, 0 within its own 40%; cost 1.200 on the mean." in said
-    assert picture([many, few]).count("<polyline") == 1
+    drawn = picture([many, few])
+    assert drawn.count("<title>many, ") == len(STEPS), "without few, of which no share is known"
+    assert f"<title>problems, mean, {STEPS[1][0]}: 60%, 1.100</title>" in drawn
 
 
 def test_a_day_counts_the_time_within_a_share_and_its_dollars_over_those_of_prices_alone() -> None:
@@ -27,5 +29,5 @@ def test_a_day_counts_the_time_within_a_share_and_its_dollars_over_those_of_pric
     assert "| prices alone | 50% | – | 68% | 100% | 4 | 10.00 | 1.000 |" in said
     assert "| default | 75% | 75% | 60% | 70% | 5 | 10.20 | 1.020 |" in said
     drawn = picture([], [zone_days.drawn("day", [alone, aimed])])
-    assert ">day</text>" in drawn
-    assert drawn.count("<circle") == 1
+    assert ">day (dashed)</text>" in drawn
+    assert f"{STEPS[1][0]}: 60%, 1.020</text>" in drawn
