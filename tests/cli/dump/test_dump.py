@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from controller.cli.dump.anonymize import anonymous
+from controller.cli.dump.command import SETTINGS
 from controller.cli.dump.pseudonyms import Pseudonyms
 from controller.core.api.parse import parse_pod
+from controller.settings import Settings
 from tests.cli.cluster_files import GROUP, OURS, SECRET
 from tests.cli.conftest import Run, answer
 
@@ -92,6 +94,21 @@ def test_owners_of_kubernetes_own_kinds_stay_and_node_roles_of_users_do_not() ->
     assert "spark" not in json.dumps(spark).lower()
     assert NAMES.key("node-role.kubernetes.io/control-plane") == "node-role.kubernetes.io/control-plane"
     assert NAMES.key("node-role.kubernetes.io/fraud") == f"node-role.kubernetes.io/{NAMES.alias('fraud')}"
+
+
+PLANS = {
+    "weightPremium": "0.5", "preferencePremium": "0.5", "nodeCostPerHour": "0.5", "assumedCpuUse": "0.3",
+    "aws.alternativePriceTolerance": "0.5", "aws.spotOfferings": "7", "aws.spotInterruptionCost": "0.5",
+    "aws.spotPoolShare": "0.3", "zoneMaxShare": "0.4", "zonePremium": "0.1",
+}  # fmt: skip
+"""The settings that plans are made by, each with another value than its default."""
+
+
+@pytest.mark.parametrize("key", PLANS)
+def test_the_settings_that_plans_are_made_by_are_in_it(key: str) -> None:
+    own = {"aws.clusterName": "shop"}
+    assert Settings.parse(own | {key: PLANS[key]}).solve_options() != Settings.parse(own).solve_options()
+    assert key in SETTINGS
 
 
 def test_what_a_provisioner_asks_of_zones_stays() -> None:

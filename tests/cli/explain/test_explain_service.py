@@ -82,6 +82,16 @@ CASES = {
     ),
     "nothing asked for": (cluster({"a": 8, "b": 8}, "ab", annotations={}), "asks for no hints", "topology-mode: Auto"),
     "headless": (cluster({"a": 8}, "a", clusterIP="None"), "is not routed by kube-proxy (spec.clusterIP None", ""),
+    "the annotation's old name, which wins": (
+        cluster(
+            {"a": 8, "b": 8, "c": 8},
+            "aab",
+            annotations={"service.kubernetes.io/topology-aware-hints": "auto"},
+            trafficDistribution="PreferClose",
+        ),
+        "gets hints; 1 of 3 endpoints are lent",
+        "spread its pods",
+    ),
     "its own zone, by the newer name": (
         cluster({"a": 8, "b": 8}, "ab", annotations={}, trafficDistribution="PreferSameZone"),
         "keeps its traffic in its zones",
