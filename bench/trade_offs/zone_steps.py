@@ -33,7 +33,7 @@ more for it; the default is {DEFAULT.max_share:.0%} and {DEFAULT.premium:.0%}. A
 any Provisioner's CPU that has {DEFAULT.from_nodes} nodes or more (–: none has), and the expected cost ÷ that with
 prices alone. It is below 1 where nodes that name the spot offerings of one zone leave out dearer ones of another.
 
-Of the picture's pale dots each is a problem under one step; the steps' means are joined.
+In the picture a pale dot is a problem under one step; the full ones are the steps' means.
 
 ![cost against the largest share of a zone](zones.svg)
 

@@ -55,8 +55,9 @@ class ZoneMoves:
         return consolidatable(candidate) and aim.move_seconds > 0 and not fuller
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The move of the first Provisioner, by name, whose interval is over."""
-        crowds = _crowds(given)
+        """The move of the first Provisioner, by name, whose interval is over; asked again within the shortest one."""
+        aims = _aims(given)
+        crowds = _crowds(aims, given)
         self._missed = {name: self._missed.get(name, given.monotonic) for name in crowds}
         eligible = sum(_movable(each, crowds) for each in given.candidates)
         kept: list[tuple[Candidate, str]] = []
@@ -68,8 +69,9 @@ class ZoneMoves:
             kept += refused
             if command is not None:
                 return Proposal((command,), kept=tuple(kept), eligible=eligible)
-        due = (since + crowds[name].aim.move_seconds - given.monotonic for name, since in self._missed.items())
-        return Proposal(kept=tuple(kept), eligible=eligible, again_seconds=min(due, default=math.inf))
+        due = [since + crowds[name].aim.move_seconds - given.monotonic for name, since in self._missed.items()]
+        pauses = [aim.move_seconds for aim in aims.values()]
+        return Proposal(kept=tuple(kept), eligible=eligible, again_seconds=min(due + pauses, default=math.inf))
 
 
 def outside(nodes: Iterable[PlannedNode], zones: Iterable[str], factor: float = math.inf) -> tuple[PlannedNode, ...]:
@@ -103,15 +105,21 @@ def _movable(candidate: Candidate, crowds: Mapping[str, _Crowd]) -> bool:
     return crowd is not None and _zone(candidate) == crowd.zone and consolidatable(candidate)
 
 
-def _crowds(given: MethodInput) -> dict[str, _Crowd]:
-    """By name the Provisioners that ask for moves and miss their aim, and for which no command is under way."""
+def _aims(given: MethodInput) -> dict[str, ZoneBalance]:
+    """The aims, by name, of the Provisioners that ask for moves."""
+    owners = {each.provisioner.name: each.provisioner for each in given.candidates}
+    balance = given.simulator.options.zone_balance
+    aims = {name: balance.of(owner.object_annotations) for name, owner in owners.items()}
+    return {name: aim for name, aim in aims.items() if aim.move_seconds}
+
+
+def _crowds(aims: Mapping[str, ZoneBalance], given: MethodInput) -> dict[str, _Crowd]:
+    """By name the Provisioners that miss their aim, and for which no command is under way."""
     commands = recorded_commands(given.snapshot)
     busy = {node.provisioner_name for command in commands for node in command.carriers}
-    owners = {each.provisioner.name: each.provisioner for each in given.candidates}
     crowds = {}
-    for name, owner in owners.items():
-        aim = given.simulator.options.zone_balance.of(owner.object_annotations)
-        if name in busy or not aim.move_seconds:
+    for name, aim in aims.items():
+        if name in busy:
             continue
         load = zone_load(given.snapshot.nodes.values(), name, aim, given.simulator.going)
         if zone := aim.crowded(load):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -139,6 +140,13 @@ def test_one_move_at_a_time_and_the_next_leader_launches_it_nowhere_else() -> No
     command = recorded_commands(view)[0]
     (again,) = planned_again(command, given(list(view.nodes.values())).simulator, NOW).replacements
     assert A not in {again.offering.zone, *(each.zone for each in again.alternatives)}
+
+
+@pytest.mark.parametrize(("interval", "pause"), [("1s", 1.0), ("0", math.inf)])
+def test_an_interval_is_kept_though_it_is_shorter_than_the_pause_between_searches(interval: str, pause: float) -> None:
+    """While a move is under way, too: else the next one would wait for a search that is due later."""
+    for nodes in (CROWDED[4:], list(begun(CROWDED).nodes.values())):
+        assert ZoneMoves().decide(given(nodes, provisioners=[asking(interval)])).again_seconds == pause
 
 
 def test_it_is_wanted_while_no_zone_is_fuller() -> None:
