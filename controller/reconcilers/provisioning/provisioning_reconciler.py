@@ -431,11 +431,15 @@ class ProvisioningReconciler:
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
 
     def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
-        """Record, log and publish that these pods get no node now; a pod that runs has its own when it is evicted."""
+        """Record, log and publish that these pods get no node now.
+
+        Only pods that still wait are told: others run on a node that is leaving, or were bound while the plan was made.
+        """
         record.skipped(pods, reason)
         self._plans.stay_pending(pods, reason)
+        now = self._informers.snapshot()
         for pod in _known(snapshot, pods):
-            if not pod.node_name:
+            if any(not each.node_name for each in _known(now, [pod.key])):
                 self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
+from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
 from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
 from controller.runtime.metrics import SCHEDULING_DURATION
@@ -224,3 +225,27 @@ def test_a_plan_of_which_more_than_a_tenth_is_gone_once_it_is_made_is_made_again
     assert bursts.plans - before[0] == plans
     cpu = sum(request.requests["cpu"] for request in bursts.cloud.requests[before[1] :])
     assert cpu == (20_000 if left == 20 else 40_000)
+
+
+def test_a_pod_that_is_bound_once_the_plan_is_made_is_not_told_that_it_gets_no_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    def publish(_: EventRecorder, about: ObjectRef, _type: str, reason: str, *_rest: object, **_more: object) -> None:
+        told.append((about.name, reason))
+
+    monkeypatch.setattr(EventRecorder, "publish", publish)
+    bursts = Bursts()
+    bursts.play(0, 1, 1, 2.0)  # a loop that does not know the instance types yet plans on the newest state
+    told.clear()
+    nowhere = {"nodeSelector": {"team": "nobody"}}
+    pods = [factories.pod_object(name=name, status=TRIED, spec=nowhere) for name in ("bound", "gone", "waiting")]
+    bursts.show("Pod", pods)
+    stale = bursts.informers.snapshot()
+    bursts.loop.reconcile(stale)
+    bursts.clock.advance(2.0)
+    bound = {**pods[0]["spec"], "nodeName": "another"}
+    bursts.show("Pod", [changed(pods[0], spec=bound), pods[2]])
+    bursts.loop.reconcile(stale)
+    assert told == [("waiting", "FailedScheduling")]

@@ -83,7 +83,8 @@ class Assembler:
         for row, slices in sorted(self._pods.items()):
             if row < self.packer.table.existing:
                 pods = PlacedPods(slices)
-                reason = f"{len(pods)} pods fit into what is free on this node"
+                fit = "1 pod fits" if len(pods) == 1 else f"{len(pods)} pods fit"
+                reason = f"{fit} into what is free on this node"
                 placements.append(ExistingPlacement(self.existing.nodes[row].name, pods, reason))
         return tuple(placements)
 
