@@ -1,7 +1,8 @@
 """What the documents say to type about a cluster: each command runs as it stands there.
 
-In the order of the pages: first those of nodeless, then those of kubectl, those that delete last. A scratch folder has the files of the documents, an API server the objects that they name. Nothing else acts there: no
-controller, no kubelets, no AWS. Left out are kinds of others, and what waits or asks for a Deployment's history.
+In the order of the pages: first those of nodeless, then those of kubectl, those that delete last. A scratch folder has
+the files of the documents, an API server the objects that they name; nothing else acts there: no controller, no
+kubelets, no AWS. Left out are kinds of others, and what asks for a Deployment's history; nothing is watched for long.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from controller.kube.resources import (
 from sandbox import apiserver
 from tests.cli.cluster.test_limits_report import M5_XLARGE, node, pod
 from tests.cli.conftest import TEMPLATE, deployment, provisioner
+from tests.cli.conftest import few_types as few_types
 from tests.contract.test_kubectl import KUBECTL
 from tests.product_crds import product_crds
 from tests.test_docs_commands import ASKS_A_CLUSTER, Command, calls, commands, reader
@@ -66,9 +68,8 @@ def fill(kube: KubeClient) -> None:
         made["metadata"]["namespace"] = namespace
         kube.create(DEPLOYMENTS, made, namespace)
         kube.patch(DEPLOYMENTS, name, {"status": {"observedGeneration": 9}}, namespace=namespace, subresource="status")
-    kube.create(
-        SERVICES, {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}, "shop"
-    )
+    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    kube.create(SERVICES, service, "shop")
     for name in (NODE, "ip-10-0-0-5"):
         document = node(name)
         document["metadata"]["labels"]["karpenter.sh/provisioner-name"] = "web"
@@ -89,7 +90,7 @@ def _with_status(kube: KubeClient, resource: Resource, document: dict[str, Any],
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_types: None) -> Iterator[Path]:
     """The scratch folder, as the working directory, with the kubeconfig of the cluster in the environment."""
     for variable in [each for each in os.environ if each.startswith("AWS_")]:
         monkeypatch.delenv(variable)

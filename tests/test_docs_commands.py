@@ -2,8 +2,8 @@
 
 Calls of `nodeless` that read files run in a scratch folder that has the files of the documents, and what asks a
 cluster in tests/test_docs_cluster.py. What needs AWS, Pulumi or a registry (`--catalog live`; helm, aws, pulumi,
-docker, cosign) does not run: `nodeless` parses the flags itself, of the others the verb and the flags are looked up here, and
-files that are named must be there. Make's targets, modules and scripts must exist.
+docker, cosign) does not run: `nodeless` parses the flags itself, of the others the verb and the flags are looked up
+here, and files that are named must be there. Make's targets, modules and scripts must exist.
 """
 
 from __future__ import annotations

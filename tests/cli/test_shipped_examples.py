@@ -54,6 +54,11 @@ def gpu_workload() -> dict[str, Any]:
     return trainer
 
 
+@pytest.fixture
+def few_types() -> None:
+    """All types, as users have them."""
+
+
 class Untouched:
     """A cluster whose controller has written no condition yet."""
 
