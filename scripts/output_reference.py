@@ -112,7 +112,7 @@ DEFINITIONS: dict[str, Schema] = {
         cost_per_hour=_number(f"All that plans minimise, price included: {HOUR}."),
         lower_bound_per_hour=_number(f"A cost below which no plan is: {HOUR}."),
         cost_over_lower_bound=_or_null(_number("Cost over bound.")),
-        optimal=_or_null(_truth("Whether no plan costs less; null: not known.")),
+        optimal=_or_null(_truth("Whether no plan costs less, spreading aside; null: not known.")),
         gap_to_optimum=_or_null(_number("Proven distance to the cheapest plan, as a share; null: not known.")),
         nodes_there_are_price_per_hour=_or_null(_number(f"Price of the nodes that there are: {HOUR}.")),
     ),

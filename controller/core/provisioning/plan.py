@@ -186,11 +186,13 @@ class Proof:
     """What is proven of a plan's cost ($/hour, as the solver counts it: see `SolveOptions`).
 
     least: no plan that places the same pods, honours the same preferences and whose rules hold once all pods are placed
-    costs less; above 0 unless the cost is 0, too.
+    costs less; above 0 unless the cost is 0, too. spread: what nodes cost more on top of `cost` as they name offerings
+    of other spot pools or zones than the cheapest, which is asked for whatever is optimal.
     """
 
     cost: float
     least: float
+    spread: float = 0.0
 
     @property
     def optimal(self) -> bool:
@@ -203,7 +205,8 @@ class Proof:
         return 0.0 if self.optimal else self.cost / self.least - 1.0
 
     def __str__(self) -> str:
-        return "optimal" if self.optimal else f"at most {self.gap:.1%} above the optimum"
+        text = "optimal" if self.optimal else f"at most {self.gap:.1%} above the optimum"
+        return f"{text}, plus ${self.spread:.4f}/h to spread nodes over spot pools and zones" if self.spread else text
 
 
 @dataclass(frozen=True, slots=True)

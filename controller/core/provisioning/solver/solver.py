@@ -35,6 +35,8 @@ MOST_REORDERED = 3
 """First packings tried anew, with pods in front that other pods' spreads count without binding them."""
 MOST_IN_TURN = 500
 """Pods of a batch up to which plans are made in turn, too: each takes longer than a first plan."""
+SAME = 1e-9
+"""Part of a cost up to which another is the same."""
 AFTER_SEARCH = 0.4
 """Part of the budget that refinement has where whole packings were searched through."""
 
@@ -68,10 +70,12 @@ class Solver:
         least = None
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
+        cost = self._cost(plan)
         plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
         plan = even_zones(plan, compiled.problem, self.options)
         if least is not None and (least > 0 or (plan.existing and not plan.new_nodes)):
-            plan = replace(plan, proof=Proof(self._cost(plan), least))
+            spread = self._cost(plan) - cost
+            plan = replace(plan, proof=Proof(cost, least, spread if spread > SAME * cost else 0.0))
         return self._with_ignored_preferences(plan)
 
     def _fewer_left(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[Rounds, SchedulingPlan]:

@@ -71,6 +71,23 @@ def test_the_setting_reaches_the_plan() -> None:
     assert (max(carried(halves).values()), max(carried(whole).values())) == (4, 8)
 
 
+def test_what_spreading_costs_is_told_apart_from_what_the_packing_lacks_to_the_optimum() -> None:
+    """One family is a little cheaper than all others: half of the nodes leave it, though the packing stays optimal."""
+    cheap, *others = alike(12)
+    dear = [replace(each, offerings=tuple(replace(o, price=0.041) for o in each.offerings)) for each in others]
+    posed = problem(pending=replicas(4), catalog=[cheap, *dear])
+    plans = [solved(posed, SolveOptions(spot_pool_share=share)) for share in (0.5, 1.0)]
+    spread, free = (plan.proof for plan in plans)
+    assert spread is not None
+    assert free is not None
+    assert (spread.cost, spread.least, spread.optimal) == (free.cost, free.least, True)
+    assert spread.cost + spread.spread == pytest.approx(plans[0].cost_per_hour)
+    assert free.spread == 0
+    assert spread.spread == pytest.approx(0.002)  # two nodes, $0.001 each
+    assert str(spread) == "optimal, plus $0.0020/h to spread nodes over spot pools and zones"
+    assert str(free) == "optimal"
+
+
 def test_replicas_that_run_already_count() -> None:
     """Six of eight replicas stand in the cheapest pool: the two that come ask for others."""
     here = node(
