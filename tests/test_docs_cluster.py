@@ -58,7 +58,8 @@ def fill(kube: KubeClient) -> None:
         kube.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
     for namespace in ("shop", "karpenter"):
         kube.create(NAMESPACES, {"metadata": {"name": namespace}})
-    kube.create(AWS_NODE_TEMPLATES, TEMPLATE)
+    subnet = {"id": "subnet-0a1b2c3d4e5f60001", "zone": "us-east-1a"}
+    _with_status(kube, AWS_NODE_TEMPLATES, {**TEMPLATE, "status": {"subnets": [subnet]}})
     kube.create(PROVISIONERS, provisioner("default", M5_XLARGE))
     kube.create(PROVISIONERS, provisioner("web", M5_XLARGE, consolidation={"enabled": True}))
     for name, data in (("karpenter-global-settings", {"aws.clusterName": "shop-prod"}), ("config-logging", {})):
@@ -68,8 +69,9 @@ def fill(kube: KubeClient) -> None:
         made["metadata"]["namespace"] = namespace
         kube.create(DEPLOYMENTS, made, namespace)
         kube.patch(DEPLOYMENTS, name, {"status": {"observedGeneration": 9}}, namespace=namespace, subresource="status")
-    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
-    kube.create(SERVICES, service, "shop")
+    for namespace, name in (("shop", "web"), ("default", "web"), ("default", "web-close")):
+        service = {"metadata": {"name": name}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+        kube.create(SERVICES, service, namespace)
     for name in (NODE, "ip-10-0-0-5"):
         document = node(name)
         document["metadata"]["labels"]["karpenter.sh/provisioner-name"] = "web"
