@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 import structlog
 
@@ -177,13 +176,15 @@ class ProvisioningReconciler:
         return self._settings.current.plan_ahead != "none"
 
     def _triggers(self, snapshot: Snapshot) -> set[str]:
-        """The uids of the pods to plan for. In an open window those of other classes count that may need a plan."""
+        """The uids of the pods to plan for. Those of classes without a mark count in an open window, and once they are
+        planned for."""
         pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
         if not pods or not self._plans_ahead():
             return pods
-        found = untried(snapshot)
-        others = () if self._window.opened_at is None else found.others
-        return pods.union(pod.uid for pod in chain(found.ahead, others))
+        found, is_open = untried(snapshot), self._window.opened_at is not None
+        pods.update(pod.uid for pod in found.ahead)
+        pods.update(pod.uid for pod in found.others if is_open or pod.uid in self._expected)
+        return pods
 
     def _on_their_way(self, snapshot: Snapshot, count: int, now: float) -> set[str]:
         """The uids of pods that are expected on a node that is being launched or still starts; `count`: pods to plan

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controller.core.provisioning.batch_window import BatchTimes
-from controller.runtime.metrics import PLANNED_AHEAD
+from controller.kube.resources import PODS
+from controller.runtime.metrics import PLANNED_AHEAD, SCHEDULING_DURATION
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
 from tests.reconcilers.conftest import World
@@ -96,6 +97,23 @@ def test_a_window_that_is_open_waits_for_pods_of_other_classes(world: World) -> 
     assert world.cloud.requests == [], "each came within the idle time of the one before"
     settled_passes(world, loop, 1.0)
     assert launched_cpu(world) == 1000 + 500 + 501 + 502 + 503
+
+
+def test_pods_that_were_planned_for_open_no_window_when_they_are_marked(world: World) -> None:
+    """Else the whole burst would be planned again a second later, around the nodes on their way."""
+    world.add_provisioner()
+    world.add_pod("marked")
+    recorder = Metrics()
+    loop = reconciler(world, BatchTimes(0.05, 0.5, 600.0), ledger=Ledger(world.clock, recorder))
+    small = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "900m"}}}]}
+    made = world.add_pod("other", tried=False, spec=small)
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.5)
+    marked = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    world.kube.patch(PODS, "other", {"status": marked}, namespace="default", subresource="status")
+    world.until(lambda s: s.pods["default", made["metadata"]["name"]].unschedulable)
+    settled_passes(world, loop, 0.5)
+    assert f"{SCHEDULING_DURATION.name}_count 1.0" in recorder.page({}).body.decode()
 
 
 @pytest.mark.parametrize("gone", ["all", "marked"])
