@@ -23,7 +23,7 @@ class Level(Enum):
     UNKNOWN = "unknown"
 
 
-MOST_FOR_SUBJECT = 0.35
+MOST_FOR_SUBJECT = 0.4
 """Of the width: on a narrow terminal long subjects take two lines, so that there is room for the text."""
 STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "bold red", Level.UNKNOWN: "dim"}
 

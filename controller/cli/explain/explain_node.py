@@ -25,7 +25,7 @@ from controller.core.deprovisioning import consolidation_search, expiration
 from controller.core.deprovisioning.backoff import REST_COST, Moves
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.drift import drift_reason
-from controller.core.deprovisioning.emptiness import EmptinessAction, verdict
+from controller.core.deprovisioning.emptiness import EmptinessAction, EmptinessVerdict, verdict
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.rebalance.approval import read_approval, under_way
 from controller.core.deprovisioning.removal_simulation import Simulator
@@ -132,6 +132,15 @@ def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
         yield each.reason
 
 
+def _emptiness(empty: EmptinessVerdict) -> str:
+    if empty.action is EmptinessAction.SET:
+        wait = age(empty.requeue_seconds)
+        return f"the node is empty; {wait} count from when the controller notes it, which waits for pods on their way"
+    goes = "removes it: " if empty.action is EmptinessAction.DELETE else ""
+    wait = f" ({age(empty.requeue_seconds)} left)" if empty.requeue_seconds else ""
+    return f"{goes}{empty.reason}{wait}"
+
+
 def _removal(
     cluster: ClusterView, candidate: Candidate, everyone: tuple[Candidate, ...], simulator: Simulator, now: float
 ) -> Iterator[str]:
@@ -139,9 +148,7 @@ def _removal(
     refusal = gate.refusal(candidate)
     yield f"gate: blocked: {refusal.reason}" if refusal else "gate: nothing blocks its removal"
     empty = verdict(candidate.node, candidate.provisioner, now)
-    goes = "removes it: " if empty.action is EmptinessAction.DELETE else ""
-    wait = f" ({age(empty.requeue_seconds)} left)" if empty.requeue_seconds else ""
-    yield f"emptiness: {goes}{empty.reason}{wait}"
+    yield f"emptiness: {_emptiness(empty)}"
     due = expiration.expires_at(candidate)
     if math.isinf(due):
         yield "expiration: never (ttlSecondsUntilExpired is not set)"

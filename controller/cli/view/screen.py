@@ -114,7 +114,8 @@ class Page:
         costs_shown = screen.costs or ("namespaces" if self.height is None else "")
         if costs_shown and view.costs is not None:
             rows = None if self.height is None else MOST_ROWS
-            below += [Text(), costs_table(view.costs, workloads=costs_shown == "workloads", most=rows)]
+            title = "Costs of all nodes" if screen.owner or screen.search else ""
+            below += [Text(), costs_table(view.costs, title, workloads=costs_shown == "workloads", most=rows)]
         if view.waiting and screen.pods:
             below += [Text(), _waiting(view, most, cut=not full)]
         if view.decisions and screen.decisions:

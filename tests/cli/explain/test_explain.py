@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from controller.cli.explain.explain_node import explain_node
 from controller.core.decisions.decision import Decision
 from controller.core.provisioning.offerings import option_table
 from controller.core.provisioning.offerings.option_table import OptionTable
@@ -17,6 +18,7 @@ from controller.kube.connection import connect
 from controller.kube.resources import CONFIG_MAPS
 from controller.reconcilers.bookkeeping.decision_store import CONFIG_MAP, KEY
 from controller.telemetry.decision_ledger import Ledger
+from tests.cli.cluster.test_limits_report import NOW, cluster, node
 from tests.cli.cluster_files import FARGATE, GROUP, M5, ON_DEMAND, OURS, WAITING, labels
 from tests.cli.conftest import TEMPLATE, Run, Write, answer, container, provisioner
 from tests.manual_clock import ManualClock
@@ -236,3 +238,18 @@ def _pod(name: str, **spec: Any) -> dict[str, Any]:
         "spec": {"containers": [container("4")], **spec},
         "status": status,
     }
+
+
+@pytest.mark.parametrize(
+    ("stamp", "said"),
+    [
+        ("", "the node is empty; 30s count from when the controller notes it, which waits for pods on their way"),
+        ("2027-01-15T07:59:50Z", "its time is not over (20s left)"),
+        ("2027-01-15T07:00:00Z", "removes it: empty for 30 s or longer"),
+    ],
+)
+def test_an_empty_node_says_how_long_it_stays(stamp: str, said: str) -> None:
+    empty = node("a")
+    empty["metadata"]["annotations"] = {"karpenter.sh/emptiness-timestamp": stamp} if stamp else {}
+    sections = explain_node(cluster(empty, ttlSecondsAfterEmpty=30), "a", NOW).sections
+    assert f"emptiness: {said}" in [line for section in sections for line in section.lines]

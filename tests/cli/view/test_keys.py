@@ -148,6 +148,10 @@ def test_costs_are_shown_by_namespace_then_by_workload_then_not() -> None:
         shown = page(view, screen)
         seen.append([name for name in ("shop  ", "shop/web", "(idle)") if name in shown])
     assert seen == [["shop  ", "(idle)"], ["shop/web", "(idle)"], []]
+    screen.press("c", view)
+    assert "Costs of all nodes" not in page(view, screen)
+    screen.search = "a"
+    assert "Costs of all nodes" in page(view, screen), "the totals above are those of the chosen ones"
 
 
 def test_every_key_of_the_help_does_something() -> None:
