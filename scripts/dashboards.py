@@ -684,30 +684,11 @@ PERFORMANCE = dashboard(
                     Panel(
                         "Consistency errors",
                         [(f"sum by (check) (increase(karpenter_consistency_errors[{RATE}]))", "{{check}}")],
-                        width=6,
                     ),
                     Panel(
                         "Unreadable records",
                         [("sum by (record) (nodeless_unreadable_records)", "{{record}}")],
-                        width=6,
                         text="Annotations and ConfigMaps of the controller, since its replicas started.",
-                    ),
-                    Panel(
-                        "Unavailable offerings",
-                        [
-                            (
-                                "sum by (zone, capacity_type) (nodeless_unavailable_offerings)",
-                                "{{zone}} {{capacity_type}}",
-                            ),
-                            ("max by (zone) (nodeless_zone_left)", "{{zone}} left by a zonal shift"),
-                        ],
-                        width=3,
-                    ),
-                    Panel(
-                        "Free subnet addresses",
-                        [("min by (subnet, zone) (nodeless_subnet_free_addresses)", "{{zone}} {{subnet}}")],
-                        width=3,
-                        text="Of the subnets that node templates select. A node takes its pods' and one more.",
                     ),
                     Panel(
                         "Batch size",
@@ -718,9 +699,27 @@ PERFORMANCE = dashboard(
                                 "{{batcher}}",
                             )
                         ],
-                        width=6,
                     ),
-                ]
+                ],
+                [
+                    Panel(
+                        "Unavailable offerings",
+                        [
+                            (
+                                "sum by (zone, capacity_type) (nodeless_unavailable_offerings)",
+                                "{{zone}} {{capacity_type}}",
+                            ),
+                            ("max by (zone) (nodeless_zone_left)", "{{zone}} left by a zonal shift"),
+                        ],
+                        width=12,
+                    ),
+                    Panel(
+                        "Free subnet addresses",
+                        [("min by (subnet, zone) (nodeless_subnet_free_addresses)", "{{zone}} {{subnet}}")],
+                        width=12,
+                        text="Of the subnets that node templates select. A node takes its pods' and one more.",
+                    ),
+                ],
             ],
         ),
         Row(

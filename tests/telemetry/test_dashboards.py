@@ -246,6 +246,20 @@ def test_a_leader_too_few_and_one_too_many_are_red_and_other_numbers_have_no_col
     } == {"text"}
 
 
+def test_curves_have_room_for_their_legends() -> None:
+    """A sixth of the page at least: below, names of subnets and zones would lie over each other."""
+    narrow = {title for title, each in shown_panels().items() if each["type"] != "stat" and each["gridPos"]["w"] < 4}
+    assert narrow == set()
+
+
+def test_panels_that_karpenters_dashboards_have_too_have_its_names() -> None:
+    of_karpenter = {
+        "Nodes created", "Nodes terminated", "Pod phase", "Pod distribution: $distribution",
+        "Deprovisioning actions performed", "Pod startup latency", "Node termination latency",
+    }  # fmt: skip
+    assert of_karpenter <= set(shown_panels())
+
+
 def test_every_panel_is_in_a_row_and_links_lead_to_runbooks_that_there_are() -> None:
     alerts = {rule["alert"].lower() for rule in rules()}
     for path in FOLDER.glob("*.json"):
