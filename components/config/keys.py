@@ -175,8 +175,7 @@ def _scalar(hint: type, rule: Rule, report: Report, value: object, path: str) ->
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not hint:
-        quoted = isinstance(value, (int, float)) and hint is str
-        report.add(path, f"must be {_SCALARS[hint]}, not {value!r}", f'quote it: "{value}"' if quoted else "")
+        report.add(path, f"must be {_SCALARS[hint]}, not {value!r}", _remedy(hint, rule, value))
         return None
     if isinstance(value, str):
         return _text(rule, report, value, path)
@@ -184,6 +183,14 @@ def _scalar(hint: type, rule: Rule, report: Report, value: object, path: str) ->
         report.add(path, f"{value} is out of range", f"write a number {_bounds(rule)}")
         return None
     return value
+
+
+def _remedy(hint: type, rule: Rule, value: object) -> str:
+    """For a value of another type: YAML reads 1.30 as a number, whose text is no version any more."""
+    if hint is not str or not isinstance(value, (int, float)):
+        return ""
+    lost = rule.pattern and not re.fullmatch(rule.pattern, str(value))
+    return f"write {rule.form}" if lost else f'quote it: "{value}"'
 
 
 def _bounds(rule: Rule) -> str:

@@ -89,9 +89,16 @@ def test_policies_of_aws_itself_are_taken_by_their_arns() -> None:
     assert read(minimal(identity={"nodePolicyArns": [arn]})).config.identity.node_policy_arns == (arn,)
 
 
-def test_a_number_where_a_string_belongs_is_to_be_quoted() -> None:
-    document = minimal(cluster={"name": "myeks", "create": {"version": 1.30, "subnetIds": ["subnet-0123abcd"] * 2}})
-    assert problems(document) == ['cluster.create.version: must be a string, not 1.3; quote it: "1.3"']
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (1.35, 'must be a string, not 1.35; quote it: "1.35"'),
+        (1.30, 'must be a string, not 1.3; write major.minor in quotes, such as "1.35"'),
+    ],
+)
+def test_a_number_where_a_string_belongs_is_to_be_quoted(version: float, said: str) -> None:
+    document = minimal(cluster={"name": "myeks", "create": {"version": version, "subnetIds": ["subnet-0123abcd"] * 2}})
+    assert problems(document) == [f"cluster.create.version: {said}"]
 
 
 def test_null_counts_as_absent_and_a_required_key_is_missed() -> None:
