@@ -153,7 +153,8 @@ def _headline(after: Simulation, before: Simulation) -> str:
         verdict = "the price stays the same"
     else:
         share = f" ({percent(abs(change) / before.price_per_hour, 1)})" if before.price_per_hour > 0 else ""
-        verdict = f"{'costs' if change > 0 else 'saves'} {month(abs(change))} a month{share}"
+        sum_a_month = f"{month(abs(change))} a month"
+        verdict = f"costs {sum_a_month} more{share}" if change > 0 else f"saves {sum_a_month}{share}"
     return f"### Fleet simulation: {verdict}{_missing(after)}"
 
 

@@ -202,6 +202,8 @@ def test_comparison_states_the_difference(run: Run, write: Write) -> None:
     assert report["difference"]["pricePerHour"] < 0
     same = run("simulate", after, work, "--compare", after, "-o", "markdown").stdout
     assert "### Fleet simulation: the price stays the same" in same
+    dearer = run("simulate", before, work, "--compare", after, "-o", "markdown").stdout
+    assert re.match(r".*\n### Fleet simulation: costs \$[\d.,]+ a month more \([\d.]+ %\)\n", dearer)
 
 
 def test_comment_for_a_pull_request_cannot_be_broken_out_of(run: Run, write: Write) -> None:
