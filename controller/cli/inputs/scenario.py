@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import parse_settings, services_of
-from controller.cli.inputs.workload_pods import WORKLOADS, ExpandedWorkloads, ReplicaOverrides, expand
+from controller.cli.inputs.workload_pods import WORKLOADS, ExpandedWorkloads, ReplicaOverrides, expand, namespace_of
 from controller.core.api.document import Document, mapping, text
 from controller.core.api.strict import Report, did_you_mean
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -56,7 +56,7 @@ def scenario(
     if len(report.problems) > before:
         return None
     documents = _documents(located, running, expanded)
-    notes = (*_assume_classes(documents), *_not_looked_at(located))
+    notes = (*_without_pods(waiting, expanded), *_assume_classes(documents), *_not_looked_at(located))
     return Scenario(name, _cluster(documents, settings).snapshot(), settings, notes, services_of(located))
 
 
@@ -175,6 +175,17 @@ def _assume_classes(documents: Mapping[str, list[Document]]) -> Iterable[str]:
 def _ebs(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
     metadata = {"name": name, "annotations": dict(annotations)}
     return {"metadata": metadata, "provisioner": EBS, "volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def _without_pods(waiting: Iterable[LocatedObject], expanded: ExpandedWorkloads) -> Iterable[str]:
+    """What is missing where there is nothing to plan for."""
+    if expanded.pods:
+        return
+    empty = [f"{namespace_of(each.document)}/{each.name}" for each in waiting if each.kind in WORKLOADS]
+    if empty:
+        yield f"No pods to place: 0 replicas of {', '.join(empty)}; --replicas {empty[0]}=5 plans for some"
+    else:
+        yield "No pods to place: there is no workload and no pending pod"
 
 
 def _not_looked_at(located: Iterable[LocatedObject]) -> Iterable[str]:

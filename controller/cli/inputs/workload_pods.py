@@ -68,12 +68,13 @@ def _autoscaled(located: Iterable[LocatedObject], want: str) -> dict[tuple[str, 
             least = spec.get("minReplicas", 1)
             count = spec.get("maxReplicas") if want == "max" else least
             if isinstance(count, int):
-                key = (_namespace(each.document), text(target.get("kind")), text(target.get("name")))
+                key = (namespace_of(each.document), text(target.get("kind")), text(target.get("name")))
                 replicas[key] = (count, bool(want))
     return replicas
 
 
-def _namespace(document: Document) -> str:
+def namespace_of(document: Document) -> str:
+    """An object's namespace: `default` where it names none."""
     return text(mapping(document.get("metadata")).get("namespace")) or "default"
 
 
@@ -90,7 +91,7 @@ def _template(
         spec, path = mapping(mapping(spec.get("jobTemplate")).get("spec")), "spec.jobTemplate.spec"
     if each.kind in SCALED:
         count = _count(spec, "replicas", each, path, report)
-        known = targets.get((_namespace(each.document), each.kind, each.name))
+        known = targets.get((namespace_of(each.document), each.kind, each.name))
         if known is not None and (known[1] or spec.get("replicas") is None):
             count = known[0]
     else:
@@ -99,7 +100,7 @@ def _template(
             count = min(count, _count(spec, "completions", each, path, report))
         if spec.get("suspend") is True or mapping(each.document.get("spec")).get("suspend") is True:
             count = 0
-    for name in (each.name, f"{_namespace(each.document)}/{each.name}"):
+    for name in (each.name, f"{namespace_of(each.document)}/{each.name}"):
         if name in overrides.replicas:
             count = overrides.replicas[name]
             scaled.add(name)
@@ -122,7 +123,7 @@ def _replicas(each: LocatedObject, template: Document, path: str, count: int, re
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "namespace": _namespace(each.document),
+            "namespace": namespace_of(each.document),
             "labels": dict(mapping(metadata.get("labels"))),
             "annotations": dict(mapping(metadata.get("annotations"))),
             "ownerReferences": [_owner(each)],
@@ -140,7 +141,7 @@ def _owner(each: LocatedObject) -> dict[str, Any]:
     kind = {"Deployment": "ReplicaSet", "CronJob": "Job"}.get(each.kind, each.kind)
     api_version = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
     owner = {"apiVersion": api_version, "kind": kind, "name": each.name, "controller": True}
-    return {**owner, "uid": f"{each.kind}/{_namespace(each.document)}/{each.name}"}
+    return {**owner, "uid": f"{each.kind}/{namespace_of(each.document)}/{each.name}"}
 
 
 def _status(each: LocatedObject, pod: Document, number: int) -> dict[str, Any]:
@@ -172,7 +173,7 @@ def _waiting(document: Document, where: str, report: Report) -> Document:
     _check(document, f"{where}: ", report)
     metadata = dict(mapping(document.get("metadata")))
     name = text(metadata.get("name")) or f"{text(metadata.get('generateName'))}0"
-    metadata.update(name=name, namespace=_namespace(document), uid=text(metadata.get("uid")) or f"Pod/{name}")
+    metadata.update(name=name, namespace=namespace_of(document), uid=text(metadata.get("uid")) or f"Pod/{name}")
     spec = {key: value for key, value in mapping(document.get("spec")).items() if key != "nodeName"}
     return {**document, "metadata": metadata, "spec": spec, "status": {"conditions": [UNSCHEDULABLE]}}
 

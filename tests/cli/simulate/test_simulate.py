@@ -280,3 +280,17 @@ def test_node_pools_are_met_with_the_command_that_converts_them(run: Run, write:
         f"Files:\n  {path} (document 1): NodePool default: is of a later Karpenter, and not planned with; "
         "`nodeless convert FILE` writes NodePools and EC2NodeClasses as Provisioners and AWSNodeTemplates\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("workloads", "said"),
+    [
+        ([deployment(replicas=0)], "No pods to place: 0 replicas of shop/web; --replicas shop/web=5 plans for some"),
+        ([], "No pods to place: there is no workload and no pending pod"),
+        ([deployment(replicas=1), deployment("idle", 0)], ""),
+    ],
+)
+def test_nothing_to_plan_for_is_said(run: Run, write: Write, workloads: list[Any], said: str) -> None:
+    """docs/examples/inflate.yaml has no replicas, for one."""
+    notes = answer(run("simulate", write(TEMPLATE, provisioner("default", M5), *workloads), "-o", "json"))["notes"]
+    assert [note for note in notes if note.startswith("No pods")] == ([said] if said else [])
