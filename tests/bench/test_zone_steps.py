@@ -17,9 +17,10 @@ def test_a_row_has_the_largest_share_and_the_cost_and_the_summary_counts_what_ho
     assert "- prices alone: 0 of 1 within 60%; cost 1.000 on the mean." in said
     assert "- default: 1 of 1 within 60%, 1 within its own 60%; cost 1.050 on the mean." in said
     assert "- even, 10 % more: 1 of 1 within 60%, 0 within its own 40%; cost 1.200 on the mean." in said
-    drawn = picture([many, few])
+    other = Problem("other", tuple(Step(0.5, 20.0) for _ in STEPS))
+    drawn = picture([many, few, other])
     assert drawn.count("<title>many, ") == len(STEPS), "without few, of which no share is known"
-    assert f"<title>problems, mean, {STEPS[1][0]}: 60%, 1.100</title>" in drawn
+    assert f"<title>problems, mean, {STEPS[1][0]}: 55%, 1.050</title>" in drawn
 
 
 def test_a_day_counts_the_time_within_a_share_and_its_dollars_over_those_of_prices_alone() -> None:

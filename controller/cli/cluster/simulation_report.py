@@ -217,6 +217,7 @@ def _closing(simulation: Simulation) -> str:
         expected = simulation.plan.expected_price_per_hour
         if expected > price * 1.0005:
             lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with more capacity")
+        lines += _balanced(simulation.plan)
     parts = simulation.gap.parts if simulation.gap is not None else ()
     lines += [f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}" for part in parts]
     if simulation.plan.unplaced:
@@ -226,6 +227,14 @@ def _closing(simulation: Simulation) -> str:
         cost = f", {money(standing)}/h" if standing is not None else ", some of unknown price"
         lines.append(f"{count(len(simulation.problem.nodes), 'existing node')}{cost}")
     return "\n".join(lines)
+
+
+def _balanced(plan: SchedulingPlan) -> Iterable[str]:
+    """How many nodes stand elsewhere for the sake of even zones, and what that costs."""
+    extras = [node.zone_extra for node in plan.new_nodes if node.zone_extra is not None]
+    if extras:
+        cost = f"{money(sum(extras))}/h more" if sum(extras) > 0 else "no more"
+        yield f"Zone balance: {count(len(extras), 'node')} in another zone than the cheapest plan's, for {cost}"
 
 
 def _in_all(plan: SchedulingPlan) -> str:

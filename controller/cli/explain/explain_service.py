@@ -64,14 +64,14 @@ def as_seen(judged: ServiceZones, slices: SliceEndpoints | None) -> ServiceZones
 
 
 def _slices(kube: KubeClient | None, service: Service) -> SliceEndpoints | None:
-    """Its EndpointSlices; None where they cannot be read, or nothing has made one for its selector."""
+    """Its EndpointSlices; None where they cannot be read, or nobody has written one."""
     if kube is None:
         return None
     try:
         slices = kube.list(ENDPOINT_SLICES, service.namespace, label_selector=f"{SERVICE_NAME}={service.name}")
     except (ForbiddenError, NotFoundError):
         return None
-    return slice_endpoints(slices) if slices or not service.selector else None
+    return slice_endpoints(slices) if slices else None
 
 
 def _facts(service: Service, judged: ServiceZones) -> dict[str, str]:

@@ -123,6 +123,8 @@ class PlannedNode:
     first_choice: tuple[PricedOffering, ...] = ()
     """The spot offerings that its launch names first, so that a workload's nodes are of different ones; the others are
     named if none of these has capacity. Empty: `flexibility` decides."""
+    zone_extra: float | None = None
+    """What it costs more, $/hour, in the zone that zone balance moved it to; None: it was not moved."""
 
     @property
     def runner_up(self) -> PricedOffering | None:

@@ -17,6 +17,7 @@ from controller.core.zones.hints import ZoneCPU
 from controller.core.zones.service_zones import service_zones
 from controller.core.zones.services import SliceEndpoints, parse_service
 from controller.kube.client import KubeClient
+from tests.cli.cluster_files import ON_DEMAND
 from tests.cli.conftest import Run, Write, answer, container
 
 AUTO = {"service.kubernetes.io/topology-mode": "Auto"}
@@ -129,14 +130,11 @@ class WithoutSlices:
         return ()
 
 
-@pytest.mark.parametrize(("selector", "endpoints"), [({"app": "web"}, "a 2, b 1"), ({}, "none")])
-def test_where_nothing_writes_endpoint_slices_the_ready_pods_are_its_endpoints(
-    selector: dict[str, str], endpoints: str
-) -> None:
-    objects = [LocatedObject(each, "here") for each in cluster({"a": 8, "b": 8}, "aab", selector=selector)]
+def test_where_nobody_writes_endpoint_slices_the_ready_pods_are_its_endpoints() -> None:
+    objects = [LocatedObject(each, "here") for each in cluster({"a": 8, "b": 8}, "aab")]
     view = build_cluster_view(Objects(tuple(objects)), ClusterLocation())
     view = replace(view, kube=cast("KubeClient", WithoutSlices()))
-    assert explain_service(view, "shop", "web", 0.0).document()["facts"]["readyEndpoints"] == endpoints
+    assert explain_service(view, "shop", "web", 0.0).document()["facts"]["readyEndpoints"] == "a 2, b 1"
 
 
 def test_from_a_dump_the_verdict_is_the_same(run: Run, write: Write) -> None:
@@ -170,6 +168,17 @@ def test_simulate_says_whether_hints_will_be_there_with_its_plan(run: Run, write
     )
     shown = run("simulate", packed, "--region", "us-east-1").stdout
     assert "shop/web gets no hints: Insufficient Node information" in shown
+    assert "Zone balance" not in shown
+
+
+def test_simulate_says_what_even_zones_cost(run: Run, write: Write) -> None:
+    from tests.cli.conftest import TEMPLATE, deployment, provisioner
+
+    large = ("node.kubernetes.io/instance-type", "In", ["m5.large"])
+    zones = ("topology.kubernetes.io/zone", "In", ["us-east-1a", "us-east-1b"])
+    files = write(TEMPLATE, provisioner("default", zones, large, ON_DEMAND), deployment("web", 10, "1500m"))
+    shown = run("simulate", files, "--region", "us-east-1").stdout
+    assert "Zone balance: 4 nodes in another zone than the cheapest plan's, for no more" in shown
 
 
 def test_the_hints_that_there_are_come_from_endpoint_slices(run: Run, kubeconfig: str) -> None:

@@ -136,7 +136,7 @@ def _moved(node: PlannedNode, named: tuple[PricedOffering, ...], move: Move, bef
     extra = before.others[move.zone].extra
     cost = f"${extra:.4f}/h more" if extra > 0 else "no more"
     why = f"{node.reason}; in {move.zone} as {before.zone} has its share of the CPU (zone balance, {cost})"
-    return replace(node, offering=first, alternatives=others, first_choice=named, reason=why)
+    return replace(node, offering=first, alternatives=others, first_choice=named, reason=why, zone_extra=extra)
 
 
 def _kept(node: PlannedNode, crowded: Set[str]) -> PlannedNode:

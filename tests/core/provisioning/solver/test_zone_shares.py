@@ -40,6 +40,8 @@ def test_no_zone_has_more_than_its_share_where_that_costs_within_the_premium(cap
     assert all({o.zone for o in each.named} == {each.offering.zone} for each in plan.new_nodes), "EC2 may not undo it"
     moved = next(each for each in plan.new_nodes if each.offering.zone == ZONES[1])
     assert f"zone balance, {extra}" in moved.reason
+    assert f"${moved.zone_extra:.4f}/h more" == extra
+    assert [each.zone_extra for each in plan.new_nodes].count(None) == 6
     assert {o.zone for o in moved.alternatives} >= {ZONES[0]}, "it gives way where its zone has no capacity"
 
 
