@@ -6,7 +6,8 @@ that these are part of the bound. Patterns come from greedy filling by its duals
 is worth more than its bin costs. By weak duality what they are worth is a lower bound, whether or not all is found.
 
 A packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and
-the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly.
+the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly. What
+that does not prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the program's has not.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.core.provisioning.optimize.bin_counts import CLOSE, BinCounts, Work
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
-from controller.core.provisioning.optimize.patterns import BinGroups, find_bins, first_worth
+from controller.core.provisioning.optimize.patterns import BinGroups, find_bins, first_worth, within_limits
 from controller.core.provisioning.optimize.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Floats, Ints
@@ -39,13 +41,18 @@ NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
 
+FEW_ITEMS, MANY_ITEMS = Work(), Work(rows=4, states=300)
+"""Limits on work for the numbers of bins: with many item types each row takes long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """Limits on work. rounds: of column generation with branch and bound, and where item types are more than `items`.
 
     items: item types up to which packings are searched for, not bounded only: with more a search finds little. priced:
     states of the branch and bound that finds patterns. patterns: in a search. searches: for each, the states of the
-    branch and bound that lists its patterns, and pairs of state and pattern in each of its steps.
+    branch and bound that lists its patterns, and pairs of state and pattern in each of its steps. counting: of the
+    numbers of bins, and where item types are more than `items`; counted: item types up to which bins are counted.
     """
 
     rounds: tuple[int, int] = (10, 6)
@@ -53,6 +60,8 @@ class Effort:
     priced: int = 600
     patterns: int = 1_500
     searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
+    counting: tuple[Work, Work] = (FEW_ITEMS, MANY_ITEMS)
+    counted: int = 24
 
 
 USUAL = Effort()
@@ -65,6 +74,11 @@ class Searched:
     least: float
     cost: float
     packing: Packing | None
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the packing, or the one known before, is proven to be the cheapest."""
+        return self.least >= self.cost * (1.0 - CLOSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +127,33 @@ class ColumnGeneration:
         self.units: Floats = np.zeros((0, len(problem.counts)))
         self.group: Ints = np.zeros(0, dtype=np.int64)
         self._known: set[bytes] = set()
+        self.history: list[Floats] = []
+        """The worths of units (D each) of all programs whose bound was taken."""
         self.duals = _Duals(0.0, np.zeros(len(problem.counts)), none)
 
     def solved(self) -> Searched:
         """The best bound and packing that the limits on work allow."""
         self._generate()
-        starts = _product(self.wholes) if self.few else None
         best = Searched(self.duals.least, self.most, None)
-        if starts is None or not self.duals.worth.any():
+        if not self.duals.worth.any() or len(self.problem.counts) > self.effort.counted:
             return best
-        near = min(self.most, (1.0 + NEAR) * self.duals.least)
-        for states, pairs in self.effort.searches:
-            best = self._searched(starts, best, near, states, pairs)
-            if best.least >= best.cost - NO_WORTH:
-                break
-            near = best.cost
-        return best
+        starts = _product(self.wholes) if self.few else None
+        if starts is not None:
+            near = min(self.most, (1.0 + NEAR) * self.duals.least)
+            for states, pairs in self.effort.searches:
+                found = self._searched(starts, best, near, states, pairs)
+                if found.packing is not None and not within_limits(self.problem, found.packing):
+                    best = replace(best, least=max(best.least, found.least))
+                    break
+                best = found
+                if best.optimal:
+                    return best
+                near = best.cost
+        work = self.effort.counting[0 if self.few else 1]
+        counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, work)
+        worths = [*self.history[-2:], self.duals.worth]
+        counted = counts.solved(worths, self.units, self.group, best.cost, best.least)
+        return Searched(counted.least, counted.cost, counted.packing or best.packing)
 
     def _generate(self) -> None:
         """Generate patterns until the bound is about the program's optimum."""
@@ -212,6 +237,7 @@ class ColumnGeneration:
     def _bound(self, worth: Floats, charge: Floats, priced: Priced) -> None:
         """Scale duals down until no pattern gains, and keep them if they prove more."""
         over = np.maximum(priced.most, 0.0)
+        self.history.append(worth)
         excess = over[: self.types] / np.maximum(self.bins.charge[: self.types], NO_WORTH)
         scale = 1.0 / (1.0 + float(excess.max(initial=0.0)))
         worth, taken = scale * worth, scale * (charge + over)[self.types :]

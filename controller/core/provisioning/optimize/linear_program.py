@@ -16,6 +16,15 @@ INTEGER_GAP = 1e-8
 """A branch and bound ends when its best solution is this close to its bound."""
 
 
+HEURISTICS = ("rins", "rens", "feasibility_jump", "root_reduced_cost", "zi_round", "shifting")
+COSTLY = (
+    "mip_allow_restart",
+    "mip_detect_symmetry",
+    *(f"mip_heuristic_run_{name}" for name in HEURISTICS),
+)
+"""Parts of HiGHS's branch and bound that take longer than they save in programs as small as these."""
+
+
 class UnsolvedProgramError(ArithmeticError):
     """HiGHS returned no optimum: the program has none, or its coefficients differ too much in magnitude."""
 
@@ -77,16 +86,19 @@ class LinearProgram:
         spread = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
         self._entries.append((rows, columns, spread))
 
-    def solve_integers(self, nodes: int) -> IntegerSolution:
-        """Solve with whole numbers, by a branch and bound of at most `nodes` nodes."""
+    def solve_integers(self, nodes: int, divisible: Ints | None = None) -> IntegerSolution:
+        """Solve with whole numbers, by a branch and bound of at most `nodes` nodes. divisible: columns without."""
         solver = self._solver()
         solver.setOptionValue("mip_max_nodes", nodes)
-        for costly in ("mip_allow_restart", "mip_heuristic_run_rins", "mip_heuristic_run_rens"):
+        for costly in COSTLY:
             solver.setOptionValue(costly, False)
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
         model = self._model()
-        model.integrality_ = [highspy.HighsVarType.kInteger] * self.column_count
+        whole = [highspy.HighsVarType.kInteger] * self.column_count
+        for column in divisible.tolist() if divisible is not None else ():
+            whole[column] = highspy.HighsVarType.kContinuous
+        model.integrality_ = whole
         solver.passModel(model)
         solver.run()
         info = solver.getInfo()

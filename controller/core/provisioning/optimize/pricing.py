@@ -9,7 +9,6 @@ best that these could have come to is part of the answer.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,14 +81,12 @@ class Question:
 def price(bins: PricedBins, asked: Question) -> Priced:
     """Search all bins."""
     requests, counts, worth, least = asked.requests, asked.counts, asked.worth, asked.least
-    kinds: dict[bytes, list[int]] = defaultdict(list)
-    for number, row in enumerate(bins.allowed & (worth > NO_WORTH)):
-        kinds[row.tobytes()].append(number)
+    allowed: Bools = np.asarray(bins.allowed & (worth > NO_WORTH))
     units, where, most = [np.zeros((0, len(counts)))], [np.zeros(0, dtype=np.int64)], least.copy()
     dropped = -np.inf
-    for rows in kinds.values():
-        chosen = np.array(rows)
-        items = np.flatnonzero(bins.allowed[rows[0]] & (worth > NO_WORTH))
+    fits: Bools = np.asarray((requests <= bins.capacity[:, None, :] + SLACK).all(axis=2))
+    for chosen in _together(allowed, fits):
+        items = np.flatnonzero(allowed[chosen[0]])
         search = _Search(
             bins.some(chosen),
             replace(asked, requests=requests[items], counts=counts[items], worth=worth[items], least=least[chosen]),
@@ -104,8 +101,25 @@ def price(bins: PricedBins, asked: Question) -> Priced:
     return Priced(np.concatenate(units), np.concatenate(where), most, dropped)
 
 
+def _together(allowed: Bools, fits: Bools) -> list[Ints]:
+    """Bins that are searched together: they let in the same item types, but for those too large for some of them.
+
+    allowed: G x D. fits: G x D, whether a bin of that size holds a unit. The first of each lets in all of the group's.
+    """
+    groups: list[list[int]] = []
+    for row in np.argsort(-allowed.sum(axis=1), kind="stable").tolist():
+        for group in groups:
+            first = allowed[group[0]]
+            if not (allowed[row] & ~first).any() and not (first & ~allowed[row] & fits[row]).any():
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    return [np.array(group) for group in groups]
+
+
 class _Search:
-    """A search in bins that let in the same item types (D, all of them here), in order of density.
+    """A search in bins that let in the same item types as far as they fit (D, all of them here), in order of density.
 
     tracked: columns of which several item types ask for some; the others bound the units of one of them (`fit`: G x D).
     """

@@ -104,21 +104,22 @@ class _Batch:
     def solved(self, limits: Limits) -> SmallBatch | None:
         """The optimum, or the best lower bound at hand."""
         items, end_states = self._items()
+        least = 0.0
         if state_count(np.array([float(item.count) for item in items])) <= MOST_STATES:
             problem = self._problem(items)
             packed = self._packed(problem, end_states)
             if packed is not None:
                 packing, cost = packed
-                if not within_limits(problem, packing):
-                    return SmallBatch(cost)
-                return SmallBatch(cost, self._written(problem, packing, limits))
+                if within_limits(problem, packing):
+                    return SmallBatch(cost, self._written(problem, packing, limits))
+                least = cost
         searched = self._searched(limits)
         if searched is not None and searched.optimal:
             return searched
-        bound = self._bound()
-        if searched is None or bound is None:
-            return searched or bound
-        return replace(searched, least=max(searched.least, bound.least))
+        known = [each for each in (searched, self._bound()) if each is not None]
+        if not known:
+            return SmallBatch(least) if least else None
+        return replace(known[0], least=max(least, *(each.least for each in known)))
 
     def _searched(self, limits: Limits) -> SmallBatch | None:
         """What column generation proves and finds; None where the end states are too many."""
@@ -129,7 +130,7 @@ class _Batch:
             return None
         generation = ColumnGeneration(problem, self._load_prices(problem), wholes, self.most, self.effort)
         found = generation.solved()
-        optimal = found.least >= found.cost
+        optimal = found.optimal
         if found.packing is None or not within_limits(problem, found.packing):
             return SmallBatch(found.least, optimal=optimal)
         return SmallBatch(found.least, self._written(problem, found.packing, limits), searched=True, optimal=optimal)

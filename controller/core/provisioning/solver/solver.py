@@ -102,8 +102,11 @@ class Solver:
 
     def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
         """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven."""
-        compiled, least = self.compiled, None
-        first, budget = rounds.packer, self.options.budget_seconds
+        compiled, least, budget = self.compiled, None, self.options.budget_seconds
+        scarce = len(plan.unplaced) > len(compiled.unreadable)
+        if scarce:
+            plan = self._repacked(rounds, plan, budget)
+        first = rounds.packer
         small = pack_small_batch(rounds, compiled.limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
         if small is not None:
             least = small.least
@@ -113,13 +116,20 @@ class Solver:
                 # Domains may be allocated otherwise there: refinement tries the first plan's.
                 rounds.packer = first
             budget *= AFTER_SEARCH if small.searched else 1.0
-        left = len(plan.unplaced)
-        if least is None or left > len(compiled.unreadable) or not Proof(self._cost(plan), least).optimal:
-            packer = refine(rounds, compiled.limits(), budget)
-            if packer is not None:
-                rounds.packer = packer
-                plan = min(plan, self._plan(rounds), key=self._rank)
-        return plan, least if len(plan.unplaced) == left else None
+        if not scarce and (least is None or not Proof(self._cost(plan), least).optimal):
+            plan = self._repacked(rounds, plan, budget)
+        return plan, least
+
+    def _repacked(self, rounds: Rounds, plan: SchedulingPlan, budget: float) -> SchedulingPlan:
+        """The plan of refinement, whose packing `rounds` then has, or this one if that is no better."""
+        packer = refine(rounds, self.compiled.limits(), budget)
+        if packer is not None:
+            first, rounds.packer = rounds.packer, packer
+            other = self._plan(rounds)
+            if self._rank(other) < self._rank(plan):
+                return other
+            rounds.packer = first
+        return plan
 
     def _sound(self, style: PackingStyle, early: frozenset[int] = frozenset()) -> Rounds:
         """A first packing in one style in which all required rules hold. `early`: see `Rounds`."""

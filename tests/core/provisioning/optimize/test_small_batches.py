@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from controller.core.api.pod import Toleration
 from controller.core.cloud import CpuCredits, InstanceType, Offering
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize import small_batches
+from controller.core.provisioning.optimize.column_generation import USUAL
 from controller.core.provisioning.plan import SchedulingProblem
+from controller.core.provisioning.solver import solver
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.exhaustive import cheaper_plan
 from tests.core.provisioning.plans import daemon_sets, near, solved, spread
@@ -128,3 +131,43 @@ def test_what_column_generation_proves_no_plan_undercuts(seed: int, monkeypatch:
     assert plan.proof.least > 0 or plan.existing
     assert plan.proof.cost <= 1.02 * plan.proof.least
     assert cheaper_plan(posed, OPTIONS, plan.proof.least * (1 - 1e-6) - 1e-9) is None
+
+
+@pytest.mark.parametrize("seed", [1, 3, 8, 13, 17, 20, 22])
+def test_what_the_numbers_of_bins_prove_no_plan_undercuts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same problems, with neither the dynamic program nor the search through patterns."""
+    monkeypatch.setattr(small_batches, "MOST_STATES", 0)
+    monkeypatch.setattr(
+        solver, "pack_small_batch", partial(small_batches.pack_small_batch, effort=replace(USUAL, searches=()))
+    )
+    posed = drawn(seed)
+    plan = solved(posed, OPTIONS)
+    assert plan.proof is not None
+    assert plan.proof.cost <= 1.005 * plan.proof.least
+    assert cheaper_plan(posed, OPTIONS, plan.proof.least * (1 - 1e-6) - 1e-9) is None
+
+
+@pytest.mark.parametrize(("cpu", "nodes"), [("7", ["m5.xlarge"]), ("3", ["m5.large"])])
+def test_a_limit_that_forbids_the_cheapest_nodes_is_part_of_the_proof(cpu: str, nodes: list[str]) -> None:
+    """One node of 4 CPUs costs less than one of 2, which is all that a limit of 3 CPUs admits."""
+    cheap = instance_type(name="m5.xlarge", cpu=4, memory="16Gi", price=0.05)
+    small = instance_type(name="m5.large", cpu=2, memory="8Gi", price=0.08)
+    posed = problem(
+        pending=pending_pods(2, requests={"cpu": "500m"}),
+        provisioners=[provisioner(name="default", limits={"cpu": cpu})],
+        catalog=[cheap, small],
+    )
+    plan = solved(posed, OPTIONS)
+    assert [each.offering.instance_type for each in plan.new_nodes] == nodes
+    assert plan.proof is not None
+    assert plan.proof.optimal
+
+
+def test_a_batch_of_which_limits_leave_pods_out_is_proven_for_those_that_are_placed() -> None:
+    pods = pending_pods(5, requests={"cpu": "1500m"})
+    small = instance_type(name="m5.large", cpu=2, memory="8Gi", price=0.08)
+    limited = provisioner(name="default", limits={"cpu": "6"})
+    plan = solved(problem(pending=pods, provisioners=[limited], catalog=[small]), OPTIONS)
+    assert (len(plan.unplaced), len(plan.new_nodes)) == (2, 3)
+    assert plan.proof is not None
+    assert plan.proof.optimal
