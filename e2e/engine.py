@@ -1,7 +1,7 @@
 """`make e2e-pulumi`: the Pulumi program under Pulumi's own engine and providers, against the sandbox's endpoints.
 
-The steps of e2e.steps, a second up that changes nothing, a refresh that finds nothing, a destroy that leaves nothing,
-an up and a destroy after it. Then once more in another world, with the webhook and a controller that runs: nodes of its
+The steps of e2e.steps (to an up after a destroy), a second up that changes nothing, a refresh that finds nothing, and
+a last destroy. Then once more in another world, with the webhook and a controller that runs: nodes of its
 own are there when the stack is destroyed. For whoever has `pulumi` and its plugins; else it tells what to install.
 
 What the stack's Deployment needs to be up is an instance that is not ours, as of a node group: the sandbox's kubelet
@@ -31,7 +31,7 @@ import yaml
 
 from e2e.cluster import PROVISIONER_NAME
 from e2e.fargate import fargate
-from e2e.steps import SECRET, STACK_FILE, StepError, install_and_change, must
+from e2e.steps import SECRET, STACK_FILE, StepError, install_and_change, must, up_after_destroy
 from e2e.workloads import deployment
 from sandbox import kubebinaries
 from sandbox.demo.story import connected
@@ -46,8 +46,6 @@ PLUGINS = ("aws", "command", "kubernetes")
 HOSTS = 2
 """Instances for the controller's pods, of m5.xlarge."""
 PATIENCE_SECONDS = 180.0
-KEPT = "customresourcedefinitions"
-"""Destroy leaves the CRDs, on purpose: with them the API server would delete every object of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +136,9 @@ def tour(engine: Engine, environment: Environment, say: Callable[[str], None]) -
     say("up again: no changes")
     engine.run("refresh", "--yes", "--skip-preview", "--expect-no-changes")
     say("refresh: no changes")
+    up_after_destroy(engine, lambda: nothing_is_left(engine, environment), say)
     engine.destroy()
-    nothing_is_left(engine, environment)
-    say(f"destroy: nothing is left but the {KEPT}")
-    engine.up()
-    engine.destroy()
-    say("up after destroy, and destroy: what the first stack left is taken over")
+    say("destroy again")
 
 
 def life(engine: Engine, environment: Environment, say: Callable[[str], None]) -> None:

@@ -17,8 +17,12 @@ from typing import Any
 import yaml
 from pulumi.runtime import mocks, rpc
 
+from controller.kube.client import KubeClient
+from controller.kube.connection import connect
+from e2e.removal import Remover
 from e2e.steps import SECRET, STACK_FILE
 from sandbox import stack
+from sandbox.environment import REGION
 from sandbox.stack_state import HIDDEN, State
 
 LOOP = asyncio.new_event_loop()
@@ -60,6 +64,12 @@ class SandboxRunner:
             except SystemExit:
                 raise RefusedError(errors) from None
         return made
+
+    def destroy(self) -> None:
+        """Remove all that the state has, and the state."""
+        kube = KubeClient(connect(str(self.kubeconfig)))
+        Remover(kube, REGION).remove(json.loads(self.recorded()))
+        self.lose_state()
 
     def plan(self) -> list[str]:
         """TYPE::NAME of what is not in the state, or differs from it."""

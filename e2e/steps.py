@@ -25,6 +25,9 @@ class Runner(Protocol):
     def up(self) -> object:
         """Deploy."""
 
+    def destroy(self) -> object:
+        """Remove all that was made but what the program retains."""
+
     def recorded(self) -> str:
         """The stack's state, as text."""
 
@@ -52,6 +55,18 @@ def install_and_change(runner: Runner, say: Callable[[str], None]) -> None:
     must(len(changed) == 1 and changed[0].startswith(f"{PROVISIONER}::"), f"a changed Provisioner changes {changed}")
     runner.up()
     say(f"one Provisioner changed: {changed[0]}")
+
+
+def up_after_destroy(runner: Runner, nothing_is_left: Callable[[], None], say: Callable[[str], None]) -> None:
+    """Destroy, and up again: what the first stack left is taken over. `nothing_is_left` looks after the destroy.
+
+    Raises StepError.
+    """
+    runner.destroy()
+    nothing_is_left()
+    say("destroy: nothing is left but what is kept on purpose")
+    runner.up()
+    say("up after destroy: what the first stack left is taken over")
 
 
 def must(holds: bool, otherwise: str) -> None:

@@ -21,7 +21,7 @@ from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PROVISIONERS, Resource
 from e2e.runner import RefusedError, SandboxRunner
-from e2e.steps import install_and_change
+from e2e.steps import install_and_change, up_after_destroy
 from sandbox import apiserver, aws
 from sandbox.aws import AwsSettings
 from sandbox.environment import CLUSTER, NAMESPACE, REGION
@@ -99,6 +99,26 @@ def test_the_steps_that_the_engine_goes_through(place: Place) -> None:
         said[-1]
         == "one Provisioner changed: kubernetes:karpenter.sh/v1alpha5:Provisioner::provisioning-provisioner-default"
     )
+
+
+def test_what_a_destroy_keeps_is_taken_over_by_the_next_up(place: Place) -> None:
+    def roles() -> set[str]:
+        return {each["RoleName"] for each in place.iam.list_roles()["Roles"]}
+
+    others = roles()
+    place.runner.up()
+    before, kept = set(json.loads(place.runner.recorded())), place.uids()
+
+    def nothing_is_left() -> None:
+        assert roles() - others == {"AWSServiceRoleForEC2Spot"}
+        assert "QueueUrls" not in place.sqs.list_queues()
+        assert place.kube.list(PROVISIONERS) == []
+        assert NAMESPACE not in [each["metadata"]["name"] for each in place.kube.list(NAMESPACES)]
+
+    up_after_destroy(place.runner, nothing_is_left, lambda _: None)
+    assert place.uids() == kept, "with the definitions their objects would go"
+    assert set(json.loads(place.runner.recorded())) == before
+    assert place.runner.plan() == []
 
 
 def test_a_guide_followed_by_hand(place: Place) -> None:

@@ -85,8 +85,8 @@ def test_every_step_is_taken_in_order(pulumi: Path) -> None:
     assert calls(pulumi)[1][:4] == ["config", "set", "--secret", "--path"]
     assert said[0] == "preview: 1 steps"
     assert "one Provisioner changed: kubernetes:karpenter.sh/v1alpha5:Provisioner::default" in said
-    assert said[-2].startswith("destroy: nothing is left")
-    assert said[-1].startswith("up after destroy")
+    assert said[-3].startswith("destroy: nothing is left")
+    assert said[-2].startswith("up after destroy")
 
 
 def test_a_stack_is_destroyed_while_its_controller_runs_and_has_nodes(
