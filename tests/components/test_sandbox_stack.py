@@ -245,9 +245,7 @@ CHECKS = (
 )
 
 
-def test_the_stack_is_really_there(
-    tmp_path: Path, subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_stack_is_really_there(tmp_path: Path, subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture) -> None:
     """One sandbox for all checks: starting it is what takes time."""
     with start(EnvironmentSettings(tmp_path / "state")) as deployed:
         what_a_guide_left_is_refused_until_it_is_adopted(deployed, caplog)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_ANSWERS = 32
 """Combinations of kubelet settings, zones and images that are cached; each takes a few megabytes."""
+MAX_KEPT = 16_384
+"""Instance types that are kept without their offerings: those of about ten kubelet configurations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,23 +171,38 @@ class TypeBuilder:
         offered = offerings(info, sold_in, self.market)
         if not offered:
             return None
-        held = self.previous.get(info.name)
-        wanted = held.requirements if held else requirements(info.labels(self.region, pod_capacity(info, self.rules)))
-        memory: int | None = None
+        made = unsold(info, self.region, self.rules)
         if self.images is not None:
-            image = first_match(self.images, wanted)
+            image = first_match(self.images, made.requirements)
             if image is None:
                 return None
             memory = self.learned.of(info.name, image.id, info.memory_mib * MIB)
-        amounts = capacity(info, self.rules, memory)
-        if held is None or held.capacity != amounts:
-            prefixes = self.rules.prefix_delegation and info.hypervisor != "xen"
-            most = max(0, info.max_interfaces - self.rules.reserved_enis)
-            cards = Interfaces(most, info.ipv4_per_interface, prefixes)
-            return InstanceType(
-                info.name, wanted, amounts, overhead(info, self.rules, memory), offered, cpu_credits(info), cards
-            )
+            if memory is not None:
+                amounts, kept = capacity(info, self.rules, memory), overhead(info, self.rules, memory)
+                made = replace(made, capacity=amounts, overhead=kept)
+        held = self.previous.get(info.name)
+        if held is None or held.capacity != made.capacity:
+            return replace(made, offerings=offered)
         return held if held.offerings == offered else replace(held, offerings=offered)
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def unsold(info: TypeInfo, region: str, rules: CapacityRules) -> InstanceType:
+    """The type without offerings: what depends on neither market nor image, one object for all Provisioners' catalogs.
+
+    Raises ValueError when a quantity of the kubelet configuration cannot be read.
+    """
+    prefixes = rules.prefix_delegation and info.hypervisor != "xen"
+    cards = Interfaces(max(0, info.max_interfaces - rules.reserved_enis), info.ipv4_per_interface, prefixes)
+    return InstanceType(
+        info.name,
+        requirements(info.labels(region, pod_capacity(info, rules))),
+        capacity(info, rules),
+        overhead(info, rules),
+        (),
+        cpu_credits(info),
+        cards,
+    )
 
 
 def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
@@ -195,13 +212,13 @@ def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[
     stays known, since nodes of it may be on their way there.
     """
     made: list[Offering] = []
+    prices, full = market.prices, market.zones.full
     for zone in sorted(sold_in & market.zones.all):
+        beside = market.charges + (PUBLIC_ADDRESS if zone in market.zones.public else 0.0)
         for capacity_type in info.capacity_types:
-            price = market.prices.of(capacity_type, info.name, zone)
+            price, commitment = prices.offer(capacity_type, info.name, zone)
             masked = (capacity_type, info.name, zone) in market.unavailable
-            commitment = market.prices.commitment(capacity_type, info.name, zone)
-            on_sale = price is not None and not masked and zone not in market.zones.full
-            beside = market.charges + (PUBLIC_ADDRESS if zone in market.zones.public else 0.0)
+            on_sale = price is not None and not masked and zone not in full
             made.append(Offering(zone, capacity_type, price or 0.0, on_sale, commitment, beside))
     return tuple(made)
 

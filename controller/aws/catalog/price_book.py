@@ -57,13 +57,15 @@ class Prices:
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
         """What the user pays for an offering; None when its list price is not known, even if a rule sets a price."""
-        listed = self._listed(capacity_type, instance_type, zone)
-        return None if listed is None else self.book.price(capacity_type, instance_type, zone, listed)
+        return self.offer(capacity_type, instance_type, zone)[0]
 
-    def commitment(self, capacity_type: str, instance_type: str, zone: str) -> Commitment | None:
-        """For how many instances the price of an offering holds; None: for any number."""
+    def offer(self, capacity_type: str, instance_type: str, zone: str) -> tuple[float | None, Commitment | None]:
+        """That price, and for how many instances it holds (None: for any number)."""
         listed = self._listed(capacity_type, instance_type, zone)
-        return None if listed is None else self.book.commitment(capacity_type, instance_type, zone, listed)
+        if listed is None or not self.book.rules:
+            return listed, None
+        offering = capacity_type, instance_type, zone
+        return self.book.price(*offering, listed), self.book.commitment(*offering, listed)
 
     def _listed(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
         if capacity_type == SPOT and self.spot is not None:
