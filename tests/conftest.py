@@ -1,7 +1,7 @@
 """What every test shares: property tests have no deadline (no test is timed), and CI replays the same examples.
 
-Tests that mostly wait (for real processes to die and come back) run first, so that the rest of the suite fills the
-workers meanwhile, and none of them is the last alone.
+A worker gets files, or groups (`xdist_group`), whole. Tests that mostly wait (for real processes to die and come back)
+run first, on few workers, so that the others compute meanwhile, and none of them is the last alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ import structlog
 import yaml
 from botocore.loaders import JSONFileLoader
 from hypothesis import settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
 WAITING = (
+    "tests/faults/test_bad_days.py",
     "tests/faults/",
     "tests/components/test_sandbox_stack.py",
     "tests/aws/launch/test_bad_days.py",
@@ -41,6 +44,19 @@ settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("heavy", deadline=None, max_examples=3000)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+class WholeFiles(LoadGroupScheduling):  # type: ignore[misc]
+    """A file's tests, those of groups aside, run on one worker: what they share is made once, not in every worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return str(super()._split_scope(nodeid)).partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:
+    """See WholeFiles."""
+    return WholeFiles(config, log)
 
 
 def pytest_collection_finish() -> None:
