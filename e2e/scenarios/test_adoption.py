@@ -101,26 +101,6 @@ def test_the_steps_that_the_engine_goes_through(place: Place) -> None:
     )
 
 
-def test_what_a_destroy_keeps_is_taken_over_by_the_next_up(place: Place) -> None:
-    def roles() -> set[str]:
-        return {each["RoleName"] for each in place.iam.list_roles()["Roles"]}
-
-    others = roles()
-    place.runner.up()
-    before, kept = set(json.loads(place.runner.recorded())), place.uids()
-
-    def nothing_is_left() -> None:
-        assert roles() - others == {"AWSServiceRoleForEC2Spot"}
-        assert "QueueUrls" not in place.sqs.list_queues()
-        assert place.kube.list(PROVISIONERS) == []
-        assert NAMESPACE not in [each["metadata"]["name"] for each in place.kube.list(NAMESPACES)]
-
-    up_after_destroy(place.runner, nothing_is_left, lambda _: None)
-    assert place.uids() == kept, "with the definitions their objects would go"
-    assert set(json.loads(place.runner.recorded())) == before
-    assert place.runner.plan() == []
-
-
 def test_a_guide_followed_by_hand(place: Place) -> None:
     place.made_by_hand(NODE_ROLE, CONTROLLER_ROLE)
     place.iam.put_role_policy(RoleName=CONTROLLER_ROLE, PolicyName="guide", PolicyDocument=ALL)
@@ -195,11 +175,24 @@ def test_karpenter_by_helm_whose_definitions_are_left_alone_and_taken_over_later
 
 def test_a_stack_that_was_destroyed(place: Place) -> None:
     """What a destroy keeps, the CRDs and the spot role with the stack's tag, needs no key."""
-    uids = place.definitions()
-    place.iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
-    place.iam.tag_role(RoleName="AWSServiceRoleForEC2Spot", Tags=[TAG])
+
+    def roles() -> set[str]:
+        return {each["RoleName"] for each in place.iam.list_roles()["Roles"]}
+
+    others = roles()
     place.runner.up()
-    assert place.uids() == uids
+    before, kept = set(json.loads(place.runner.recorded())), place.uids()
+
+    def nothing_is_left() -> None:
+        assert roles() - others == {"AWSServiceRoleForEC2Spot"}
+        assert "QueueUrls" not in place.sqs.list_queues()
+        assert place.kube.list(PROVISIONERS) == []
+        assert NAMESPACE not in [each["metadata"]["name"] for each in place.kube.list(NAMESPACES)]
+
+    up_after_destroy(place.runner, nothing_is_left, lambda _: None)
+    assert place.uids() == kept, "with the definitions their objects would go"
+    assert set(json.loads(place.runner.recorded())) == before
+    assert place.runner.plan() == []
 
 
 def test_a_state_file_that_was_lost(place: Place) -> None:
