@@ -42,8 +42,9 @@ NODE = "ip-10-0-0-4"
 """The node of the documents, where they have one's name; elsewhere they have the word NODE."""
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
-LEFT_OUT = ("nodepools,ec2nodeclasses", "docs/examples/placeholders.yaml", "undo")
-"""Words of Karpenter v1's kinds, of KEDA's, and of a history that only the Deployment controller writes."""
+LEFT_OUT = ("nodepools,ec2nodeclasses", "docs/examples/placeholders.yaml", "undo", "clusterrolebinding")
+"""Words of Karpenter v1's kinds, of KEDA's, of a history that only the Deployment controller writes, and of what
+kubectl sends as protobuf, which this API server does not read."""
 NO_AWS = {
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,

@@ -33,7 +33,8 @@ SEPARATORS = ("|", ";", "&&")
 
 KUBECTL = {
     "apply": "-f", "delete": "-f -n -l --all", "exec": "-n", "get": "-o -n -A -L -l --watch --field-selector",
-    "patch": "-n -p", "port-forward": "-n", "rollout": "-n", "scale": "-n --replicas", "create": "-f -n",
+    "patch": "-n -p", "port-forward": "-n", "rollout": "-n", "scale": "-n --replicas",
+    "create": "-f -n --clusterrole --group",
     "logs": "-n -l", "describe": "-n --namespace", "annotate": "-n", "label": "-n", "cordon": "",
     "drain": "--ignore-daemonsets",
 }  # fmt: skip

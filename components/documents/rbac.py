@@ -95,9 +95,10 @@ ADMIN_RULES: tuple[Rule, ...] = (
 """Aggregated to the cluster's `admin` role: who administers the cluster administers these too."""
 
 READER_RULES: tuple[Rule, ...] = (
-    _rule("karpenter.sh", ("provisioners",), ("list", "watch")),
-    _rule("karpenter.k8s.aws", ("awsnodetemplates",), ("list", "watch")),
-    _rule("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods"), ("list", "watch")),
+    _rule("karpenter.sh", ("provisioners",), ("get", "list", "watch")),
+    _rule("karpenter.k8s.aws", ("awsnodetemplates",), ("get", "list", "watch")),
+    _rule("", ("nodes", "pods"), ("get", "list", "watch")),
+    _rule("", ("namespaces", "persistentvolumeclaims", "persistentvolumes"), ("list", "watch")),
     _rule("", ("events", "services"), ("list",)),
     # A list by metadata.name is allowed to whoever may read that name.
     _rule("", ("configmaps",), ("list",), (CONFIG_MAP, PRICES, DECISIONS)),
@@ -112,7 +113,8 @@ READER_RULES: tuple[Rule, ...] = (
         ("list", "watch"),
     ),
 )
-"""What `nodeless view`, `explain`, `cost`, `simulate --live` and `dump` read: bind it to whoever may see."""
+"""What `nodeless view`, `explain`, `cost`, `simulate --live` and `dump` read, and `kubectl describe` of what they are
+about: bind it to whoever may see."""
 
 GROUP = "rbac.authorization.k8s.io"
 

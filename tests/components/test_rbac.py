@@ -80,7 +80,13 @@ def test_readers_may_read_what_the_commands_do_and_nothing_else() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert granted == asked | watched | devices
+    described = {
+        KubeCall(group, plural, "get")
+        for group, plural in (
+            ("", "nodes"), ("", "pods"), ("karpenter.sh", "provisioners"), ("karpenter.k8s.aws", "awsnodetemplates"),
+        )
+    }  # fmt: skip
+    assert granted == asked | watched | devices | described
     (config_maps,) = [rule for rule in rbac.READER_RULES if rule["resources"] == ["configmaps"]]
     assert config_maps["resourceNames"] == [CONFIG_MAP, rbac.PRICES, rbac.DECISIONS]
     role = rbac.rbac("karpenter")["reader-cluster-role"]
