@@ -14,6 +14,7 @@ from sandbox.controlplane import Kind
 from sandbox.realkube import ASSETS_VARIABLE
 from tests.sandbox.world.harness import Cluster, ScriptedCloud, living_cluster
 
+_embedded = pytest.param("embedded", marks=pytest.mark.xdist_group("world"))
 _real = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real-world")])
 
 
@@ -32,13 +33,14 @@ class Clusters:
         return self._started[kind]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """They end with this folder's tests: kubelets that live on take time from all tests after these."""
     with ExitStack() as stack:
         yield Clusters(stack, tmp_path_factory)
 
 
-@pytest.fixture(params=["embedded", _real])
+@pytest.fixture(params=[_embedded, _real])
 def kube(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     """A namespace of its own in a living cluster of either kind."""
     if request.param == "real" and not os.environ.get(ASSETS_VARIABLE):
