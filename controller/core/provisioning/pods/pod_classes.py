@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod, PodKey, PodSpec, Resources
@@ -77,6 +77,16 @@ class PodClass:
             self._sorted.sort(key=_name)
             self._sorted.sort(key=_age)
         return self._sorted
+
+    def dealt(self) -> PodClass:
+        """The class with its pods in another order: those of each workload in turn, as evenly as numbers allow."""
+        if self.of_one_workload:
+            return self
+        by_owner: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            by_owner.setdefault(pod.owners[0].uid if pod.owners else "", []).append(pod)
+        placed = [((n + 0.5) / len(own), pod) for own in by_owner.values() for n, pod in enumerate(own)]
+        return replace(self, _sorted=[pod for _, pod in sorted(placed, key=itemgetter(0))])
 
     def workloads(self, first: int, count: int) -> Mapping[str, int]:
         """Count pods `first` to `first + count` by workload: the uid of their first owner."""

@@ -13,10 +13,13 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
+from controller.core.provisioning.optimize.writer import in_turn
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.placed_pods import PlacedPods, PodSlice
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
+from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
+from controller.core.provisioning.topology.allocation import Allocation
 from controller.core.provisioning.topology.bundles import BundleMember
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -33,7 +36,8 @@ class Assembler:
     parts of it once per set of masks.
     """
 
-    def __init__(self, packer: Packer, existing: ExistingNodes) -> None:
+    def __init__(self, packer: Packer, existing: ExistingNodes, *, dealt: bool = False) -> None:
+        """dealt: of equal pods those of each workload are dealt out over all rows; for packings that place all pods."""
         self.packer = packer
         self.catalog = packer.catalog
         self.existing = existing
@@ -49,32 +53,44 @@ class Assembler:
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._nodes: dict[NodeKey, PlannedNode] = {}
         self._capacity: dict[int, Floats] = {}
+        self._dealt: dict[int, PodClass] | None = {} if dealt else None
+        """By index, the classes with their pods dealt out."""
         self._assign_pods()
 
     def _assign_pods(self) -> None:
         """Assign each class's pods, oldest first, to the rows that its items were placed on."""
-        next_unit: dict[int, tuple[int, int]] = {}
-        """By id of the item: the allocation to take units from, and how many of it are assigned."""
+        sources: dict[int, list[tuple[Allocation, int]]] = {}
+        """By id of the item: the units that are not assigned yet, last first."""
         for placement in self.packer.placements:
             item = placement.item
             self._mask[item.mask.index] = item.mask
-            number, assigned = next_unit.get(id(item), (0, 0))
+            if id(item) not in sources:
+                own = [(allocation, allocation.count) for allocation in item.allocations]
+                sources[id(item)] = (own if self._dealt is None else in_turn(own))[::-1]
+            left = sources[id(item)]
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 self._row_masks[row].add(item.mask.index)
+                taken: dict[int, int] = defaultdict(int)
+                members: dict[int, tuple[BundleMember, ...]] = {}
                 while count:
-                    allocation = item.allocations[number]
-                    taken = min(count, allocation.count - assigned)
-                    self._assign(row, allocation.bundle.members, taken)
-                    count -= taken
-                    assigned += taken
-                    if assigned == allocation.count:
-                        number, assigned = number + 1, 0
-            next_unit[id(item)] = number, assigned
+                    allocation, units = left.pop()
+                    some = min(count, units)
+                    taken[id(allocation)] += some
+                    members[id(allocation)] = allocation.bundle.members
+                    count -= some
+                    if units > some:
+                        left.append((allocation, units - some))
+                for key, units in taken.items():
+                    self._assign(row, members[key], units)
 
     def _assign(self, row: int, members: tuple[BundleMember, ...], units: int) -> None:
         for member in members:
-            index, count = member.pod_class.index, member.pods * units
-            self._pods[row].append(PodSlice(member.pod_class, self.placed[index], count))
+            index, count, pod_class = member.pod_class.index, member.pods * units, member.pod_class
+            if self._dealt is not None:
+                if index not in self._dealt:
+                    self._dealt[index] = pod_class.dealt()
+                pod_class = self._dealt[index]
+            self._pods[row].append(PodSlice(pod_class, self.placed[index], count))
             self.placed[index] += count
 
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
@@ -83,8 +99,7 @@ class Assembler:
         for row, slices in sorted(self._pods.items()):
             if row < self.packer.table.existing:
                 pods = PlacedPods(slices)
-                fit = "1 pod fits" if len(pods) == 1 else f"{len(pods)} pods fit"
-                reason = f"{fit} into what is free on this node"
+                reason = f"{len(pods)} pods fit into what is free on this node"
                 placements.append(ExistingPlacement(self.existing.nodes[row].name, pods, reason))
         return tuple(placements)
 

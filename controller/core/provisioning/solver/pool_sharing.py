@@ -33,13 +33,20 @@ Domain = tuple[str, str]
 
 
 def share_pools(
-    plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions, snapshot_index: SnapshotIndex
+    plan: SchedulingPlan,
+    problem: SchedulingProblem,
+    options: SolveOptions,
+    snapshot_index: SnapshotIndex,
+    premium: float = MOST_PREMIUM,
 ) -> SchedulingPlan:
-    """The plan with a first choice of offerings for the spot nodes that can be spread."""
+    """The plan with a first choice of offerings for the spot nodes that can be spread.
+
+    premium: what that may add to the expected price of the plan's spot nodes, as a share of it.
+    """
     if options.spot_pool_share >= 1.0:
         return plan
     carried = [workloads(node.pods) for node in plan.new_nodes]
-    sharing = _Sharing(carried, options.spot_pool_share)
+    sharing = _Sharing(carried, options.spot_pool_share, premium)
     if not sharing.total:
         return plan
     if problem.nodes:
@@ -91,8 +98,9 @@ class _Sharing:
     total: all replicas by workload. load: by domain and workload, replicas on spot nodes that may be of the domain.
     """
 
-    def __init__(self, carried: Iterable[Mapping[str, int]], share: float) -> None:
+    def __init__(self, carried: Iterable[Mapping[str, int]], share: float, premium: float) -> None:
         self.share = share
+        self.premium = premium
         self.total: Counter[str] = Counter()
         self.load: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
         self.seats: list[_Seat] = []
@@ -128,7 +136,7 @@ class _Sharing:
         budget = 0.0
         for seat in self.seats:
             # What later nodes may need is kept for them.
-            budget += MOST_PREMIUM * seat.freely
+            budget += self.premium * seat.freely
             self._name(seat, [self._best(seat, budget)])
             budget -= seat.premium
         for _ in range(SWEEPS):

@@ -25,8 +25,9 @@ from controller.core.provisioning.solver.assembly import Assembler
 from controller.core.provisioning.solver.commitments import within_commitments
 from controller.core.provisioning.solver.compiled_problem import CompiledProblem, compile_problem
 from controller.core.provisioning.solver.partners import Partners
-from controller.core.provisioning.solver.pool_sharing import share_pools
+from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, share_pools
 from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
+from controller.core.provisioning.solver.replica_exchange import exchange_pods, over_share
 from controller.core.provisioning.solver.zone_shares import even_zones
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 
@@ -71,12 +72,31 @@ class Solver:
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
         cost = self._cost(plan)
-        plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index)
+        plan = self._exchanged(rounds, plan)
+        premium = MOST_PREMIUM - (self._cost(plan) / cost - 1.0 if cost else 0.0)
+        plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index, premium)
         plan = even_zones(plan, compiled.problem, self.options)
         if least is not None and (least > 0 or (plan.existing and not plan.new_nodes)):
             spread = self._cost(plan) - cost
             plan = replace(plan, proof=Proof(cost, least, spread if spread > SAME * cost else 0.0))
         return self._with_ignored_preferences(plan)
+
+    def _exchanged(self, rounds: Rounds, plan: SchedulingPlan) -> SchedulingPlan:
+        """The plan, which is that of `rounds`, with pods exchanged where a spot node carries most of a workload's."""
+        share, index = self.options.spot_pool_share, self.compiled.snapshot_index
+        left = len(plan.unplaced)
+        if share >= 1.0 or left > len(self.compiled.unreadable) or len(plan.new_nodes) < 2:
+            return plan
+        running = {name: sum(counts.values()) for name, counts in index.replicas.items()}
+        if not over_share(plan.new_nodes, running, share):
+            return plan
+        packer = exchange_pods(rounds.packer, self.compiled.limits(), running, share)
+        if packer is None:
+            return plan
+        rounds.packer = packer
+        other = self._plan(rounds, dealt=True)
+        dear = self._cost(other) > (1.0 + MOST_PREMIUM) * self._cost(plan)
+        return plan if dear or len(other.unplaced) > left else other
 
     def _fewer_left(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[Rounds, SchedulingPlan]:
         """The packing that leaves fewest pods out: in other styles, in turn, and with those that were left in front."""
@@ -101,23 +121,31 @@ class Solver:
         return rounds, plan
 
     def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
-        """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven."""
+        """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven.
+
+        `rounds` then has the plan's packing.
+        """
         compiled, least, budget = self.compiled, None, self.options.budget_seconds
         scarce = len(plan.unplaced) > len(compiled.unreadable)
         if scarce:
             plan = self._repacked(rounds, plan, budget)
-        first = rounds.packer
+        first = best = rounds.packer
         small = pack_small_batch(rounds, compiled.limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
         if small is not None:
             least = small.least
             if small.packer is not None:
                 rounds.packer = small.packer
-                plan = min(plan, self._plan(rounds), key=self._rank)
+                other = self._plan(rounds)
+                if self._rank(other) < self._rank(plan):
+                    plan, best = other, small.packer
                 # Domains may be allocated otherwise there: refinement tries the first plan's.
                 rounds.packer = first
             budget *= AFTER_SEARCH if small.searched else 1.0
         if not scarce and (least is None or not Proof(self._cost(plan), least).optimal):
-            plan = self._repacked(rounds, plan, budget)
+            other = self._repacked(rounds, plan, budget)
+            if other is not plan:
+                return other, least
+        rounds.packer = best
         return plan, least
 
     def _repacked(self, rounds: Rounds, plan: SchedulingPlan, budget: float) -> SchedulingPlan:
@@ -176,8 +204,8 @@ class Solver:
         premium = dict(zip((p.name for p in provisioners), premiums, strict=True))
         return float(sum(node.offering.cost * premium[node.provisioner] for node in plan.new_nodes))
 
-    def _plan(self, rounds: Rounds) -> SchedulingPlan:
-        assembler = Assembler(rounds.packer, self.masks.existing)
+    def _plan(self, rounds: Rounds, *, dealt: bool = False) -> SchedulingPlan:
+        assembler = Assembler(rounds.packer, self.masks.existing, dealt=dealt)
         unplaced = {key: UnplacedPod(key, reason) for key, reason in self.compiled.unreadable.items()}
         for one in rounds.progress:
             placed = assembler.placed.get(one.pod_class.index, 0)

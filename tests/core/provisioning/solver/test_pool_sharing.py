@@ -13,9 +13,10 @@ from controller.core.api.pod import OwnerReference, Pod
 from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import Flexibility
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
-from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, domains_of
+from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, domains_of, share_pools
 from controller.settings import Settings
 from tests.core.provisioning.plans import FIRST, WEB, near, solved
 from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
@@ -185,7 +186,8 @@ def beyond(plan: SchedulingPlan, share: float) -> int:
 def test_spreading_keeps_to_its_budget_and_keeps_all_offerings(seed: int) -> None:
     posed = several_workloads(random.Random(seed))
     unshared = replace(FIRST, spot_pool_share=1.0, flexibility=Flexibility(spot_offerings=2))
-    free, plan = solved(posed, unshared), solved(posed, replace(unshared, spot_pool_share=0.5))
+    free = solved(posed, unshared)
+    plan = share_pools(free, posed, replace(unshared, spot_pool_share=0.5), SnapshotIndex(posed.snapshot))
     assert plan.expected_price_per_hour <= free.expected_price_per_hour * (1 + MOST_PREMIUM) + 1e-9
     assert beyond(plan, 0.5) <= beyond(free, 0.5)
     for before, after in zip(free.new_nodes, plan.new_nodes, strict=True):
