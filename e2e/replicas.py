@@ -55,6 +55,8 @@ class Replicas:
         self._ending.set()
         self._keeper.join()
         for replica in self.by_name.values():
+            replica.child.process.terminate()
+        for replica in self.by_name.values():
             replica.child.stop(30)
 
     def _keep(self) -> None:

@@ -19,11 +19,12 @@ class ProcessFailedError(Exception):
 
 @dataclass(slots=True)
 class Child:
-    """A running child process and its log."""
+    """A running child process and its log. `throwaway`: nothing that it would tidy up is needed afterwards."""
 
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    throwaway: bool = False
 
     @property
     def alive(self) -> bool:
@@ -71,7 +72,13 @@ class Processes:
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(
-        self, name: str, command: Sequence[str], env: Mapping[str, str] | None = None, *, python: bool = True
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        python: bool = True,
+        throwaway: bool = False,
     ) -> Child:
         """Start a child; `python` prefixes this interpreter and `-m`."""
         line = [sys.executable, "-u", "-m", *command] if python else list(command)
@@ -80,14 +87,17 @@ class Processes:
             process = subprocess.Popen(
                 line, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}, start_new_session=True
             )
-        child = Child(name, process, log)
+        child = Child(name, process, log, throwaway)
         self._children.append(child)
         return child
 
     def stop(self) -> None:
-        """End all that still run."""
+        """End all that still run, throwaway ones by SIGKILL: an API server waits ten seconds for its watches."""
         for child in reversed(self._children):
-            child.stop()
+            if child.throwaway:
+                child.kill()
+            else:
+                child.stop()
 
     def __enter__(self) -> Processes:
         return self

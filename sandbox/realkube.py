@@ -115,7 +115,7 @@ class RealControlPlane:
 
     def _start_component(self, name: str) -> None:
         command = [str(self._assets / name), *self._component_flags(name)]
-        self._components[name] = self._processes.start(name, command, python=False)
+        self._components[name] = self._processes.start(name, command, python=False, throwaway=True)
 
     def restart_components(self) -> None:
         """Start kube-scheduler and the others anew. After an outage they ask again only when their back-off ends, which
@@ -149,7 +149,7 @@ class RealControlPlane:
             "unsafe-no-fsync": "true",
         }
         command = [str(self._assets / "etcd"), *(f"--{name}={value}" for name, value in flags.items())]
-        self._processes.start("etcd", command, python=False)
+        self._processes.start("etcd", command, python=False, throwaway=True)
 
     def start_apiserver(self) -> None:
         """Starts the API server (again) and waits until it is ready."""
@@ -174,7 +174,7 @@ class RealControlPlane:
             flags["audit-policy-file"] = str(self._state / "audit-policy.json")
             flags["audit-log-path"] = str(self.audit_log)
         command = [str(self._assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in flags.items())]
-        child = self.apiserver = self._processes.start("kube-apiserver", command, python=False)
+        child = self.apiserver = self._processes.start("kube-apiserver", command, python=False, throwaway=True)
         wait_until(lambda: self._ready(child), "kube-apiserver is ready", _READY_TIMEOUT_SECONDS)
 
     def compact(self) -> int:
