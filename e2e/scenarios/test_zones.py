@@ -9,7 +9,7 @@ from functools import partial
 from click.testing import CliRunner
 
 from controller.cli.main import main
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, is_running
 from e2e.placement import bound_to
 from e2e.scenario import Scenario, provisioner, zone_of
 from e2e.workloads import budget, deployment, spread
@@ -49,8 +49,8 @@ def test_hints_come_with_even_zones_and_go_with_one_that_has_most_of_the_cpu(wor
     cluster.until(partial(_hinted_for_own_zone, world, 8), "every endpoint has its hint again")
 
 
-def test_nodes_that_were_pulled_into_one_zone_are_evened_out_and_hints_come(world: Scenario) -> None:
-    """Zone moves, one node after the other, while a PodDisruptionBudget lets one pod go at a time."""
+def test_nodes_that_were_pulled_into_one_zone_are_moved_until_the_aim_is_met_and_hints_come(world: Scenario) -> None:
+    """One node after the other, while a PodDisruptionBudget lets one pod go at a time."""
     cluster, zones = world.cluster, [f"{ONE_ZONE[:-1]}{letter}" for letter in "abc"]
     _balanced(world, zones, {"karpenter.sh/zone-max-share": "1"})
     pods = deployment("web", 12, cpu="1500m", nodeSelector={"nodes": "pulled"})
@@ -59,9 +59,9 @@ def test_nodes_that_were_pulled_into_one_zone_are_evened_out_and_hints_come(worl
     assert _explained(world)["verdict"] != KEPT
 
     budgets = {"karpenter.sh/disruption-budgets": '[{"nodes": "100%"}]', "karpenter.sh/zone-premium": "0.5"}
-    often = {"karpenter.sh/zone-max-share": "0.4", "karpenter.sh/zone-move-interval": "1s"}
+    often = {"karpenter.sh/zone-max-share": "0.67", "karpenter.sh/zone-move-interval": "1s"}
     _balanced(world, zones, {**budgets, **often})
-    cluster.until(partial(_even, world, zones), "two of six nodes stand in each zone", 240.0)
+    cluster.until(partial(_aim_met, world), "of six nodes no more than four stand in a zone", 240.0)
     assert {event["reason"] for event in cluster.all(EVENTS, "default")} >= {"DeprovisioningLaunching"}
     world.running("web", 12)
     cluster.kubectl("annotate", "service", "web", "--namespace", world.namespace, "looked-at=now")
@@ -78,8 +78,11 @@ def _balanced(world: Scenario, zones: list[str], annotations: dict[str, str]) ->
     world.cluster.apply(asked)
 
 
-def _even(world: Scenario, zones: list[str]) -> bool:
-    return Counter(map(zone_of, world.cluster.nodes(world.namespace))) == dict.fromkeys(zones, 2)
+def _aim_met(world: Scenario) -> bool:
+    """Whether two moves are done. Raises AssertionError once fewer pods are Ready than the budget asks for."""
+    assert sum(map(is_running, world.cluster.pods(world.namespace, "web"))) >= 11
+    nodes = Counter(map(zone_of, world.cluster.nodes(world.namespace)))
+    return (len(nodes), nodes.total(), max(nodes.values())) == (3, 6, 4)
 
 
 def _service(name: str) -> Obj:
