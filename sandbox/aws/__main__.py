@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from functools import cache
 
 import click
 
@@ -35,6 +36,7 @@ def main(
 ) -> None:
     """Run an AWS on this machine: EC2, EKS, IAM, SSM, SQS, EventBridge, STS and the price list."""
     began = time.monotonic()
+    _read_models_once()
     from sandbox.aws.clock import compressed
     from sandbox.aws.server import serve
     from sandbox.aws.world import AwsSettings
@@ -49,6 +51,13 @@ def main(
         seconds = time.monotonic() - began
         click.echo(f"sandbox AWS ready at {aws.endpoint} ({region}, cluster {cluster}) after {seconds:.1f} s")
         stop.wait()
+
+
+def _read_models_once() -> None:
+    """Keep AWS's service models and endpoints: moto opens a session for each use, which reads them anew, 1 s in all."""
+    from botocore.loaders import JSONFileLoader
+
+    JSONFileLoader.load_file = staticmethod(cache(JSONFileLoader().load_file))  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
