@@ -34,6 +34,8 @@ from tests.faults.crashing_controller import QUICK_BACKOFF, CrashingController, 
 from tests.reconcilers.conftest import World, world
 from tests.reconcilers.nodes.test_interruption import MemoryQueue
 
+pytestmark = pytest.mark.xdist_group("controller-processes")  # they wait too: after those, on the same worker
+
 __all__ = ["world"]
 
 QUICK = OperatorTimes(
