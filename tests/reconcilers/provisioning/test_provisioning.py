@@ -72,6 +72,7 @@ def test_pods_that_come_together_are_planned_together(world: World) -> None:
     world.add_provisioner()
     for index in range(6):
         world.add_pod(f"p{index}")
+    world.caught_up()
     loop = reconciler(world)
     world.passes(loop, lambda s: s.nodes, "nodes")
     planned = {key for request in world.cloud.requests for key in [request.token]}
