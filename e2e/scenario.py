@@ -18,6 +18,8 @@ from sandbox.world.resources import EVENTS, NAMESPACES, NODES, PODS, Obj
 
 NAMESPACE_ENDS = "because it is being terminated"
 """Part of the API server's refusal to write into a terminating namespace; no role prevents it."""
+CLEAN_SECONDS = 200.0
+"""A deadline for the end of many nodes and pods: kube-controller-manager looks at a namespace ever less often."""
 STACKS_PROVISIONER = "default"
 """The Provisioner of stacks/Pulumi.local.yaml, which scenarios do not delete."""
 
@@ -92,9 +94,9 @@ def _clean(cluster: Cluster, name: str) -> None:
             cluster.kubectl("delete", "provisioner", each["metadata"]["name"], "--wait=false")
     cluster.until(lambda: not cluster.pods(name), f"the pods of namespace {name} are on their way out")
     cluster.kubectl("delete", "nodes", "--selector", PROVISIONER_NAME, "--wait=false")
-    cluster.until(lambda: not cluster.nodes(), "the scenario's nodes are gone")
+    cluster.until(lambda: not cluster.nodes(), "the scenario's nodes are gone", CLEAN_SECONDS)
     cluster.until(lambda: not cluster.instances(), "no instance is left", 30)
-    cluster.until(lambda: cluster.get(NAMESPACES, name) is None, f"namespace {name} is gone")
+    cluster.until(lambda: cluster.get(NAMESPACES, name) is None, f"namespace {name} is gone", CLEAN_SECONDS)
 
 
 def zone_of(node: Obj) -> str:
