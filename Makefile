@@ -29,7 +29,7 @@ sandbox: install ## leave a sandbox cluster running for kubectl and nodeless; pr
 	@$(RUN) python -m sandbox up --kube $(KUBE)
 
 test: install ## all tests
-	@$(RUN) pytest -n 4 --dist loadgroup $(PYTEST_FLAGS)
+	@$(RUN) pytest -n 6 --dist loadgroup $(PYTEST_FLAGS)
 
 binaries: install ## those of a real control plane: found, or built once by Go
 	@$(RUN) python -m sandbox.kubebinaries

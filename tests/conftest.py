@@ -26,7 +26,7 @@ FIRST = (
     "tests/components/test_sandbox_stack.py",
     "tests/aws/",
 )
-"""What begins first, in this order: two units that wait for minutes, for two of four workers, and two long ones that
+"""What begins first, in this order: two units that wait for minutes, for two of the workers, and two long ones that
 compute beside them."""
 
 gc.disable()

@@ -66,7 +66,7 @@ def test_category_scope_and_status_subresource(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("file", "kind"), zip(FILES, (V1ALPHA5.pool, V1ALPHA5.node_template), strict=True))
+@pytest.mark.parametrize(("file", "kind"), list(zip(FILES, (V1ALPHA5.pool, V1ALPHA5.node_template), strict=True)))
 def test_the_front_end_names_the_kinds_as_the_crds_do(file: str, kind: ApiKind[Any]) -> None:
     spec = crd(file)["spec"]
     names = (spec["group"], spec["versions"][0]["name"], spec["names"]["plural"], spec["names"]["kind"])
