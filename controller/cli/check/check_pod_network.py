@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from controller.cli.check.findings import Check, Finding, ok, warning
 from controller.core.api.labels import ZONE
-from controller.core.zones.pod_network import DAEMON_SET, NAMESPACE, PodNetwork, pod_network
-from controller.errors import NotFoundError
+from controller.core.zones.pod_network import DAEMON_SET, PodNetwork
 from controller.kube.client import KubeClient
-from controller.kube.resources import DAEMON_SETS, ENI_CONFIGS
+from controller.kube.vpc_cni import read_pod_network
 from controller.settings import Settings
 
 SUBJECT = "VPC CNI"
@@ -29,7 +28,7 @@ class PodNetworkCheck:
 
     def pod_network(self) -> Iterator[Finding]:
         """What differs between the VPC CNI and the settings; nothing where there is no VPC CNI."""
-        network = self._network()
+        network = read_pod_network(self.kube)
         if not network.known:
             return
         wrong = tuple(_differences(network, self.settings))
@@ -37,14 +36,6 @@ class PodNetworkCheck:
         if not wrong:
             where = f": pods take addresses of {', '.join(network.subnets.values())}" if network.custom else ""
             yield ok(SUBJECT, f"it is set up as plans count on{where}")
-
-    def _network(self) -> PodNetwork:
-        daemon_sets = self.kube.list(DAEMON_SETS, NAMESPACE, field_selector=f"metadata.name={DAEMON_SET}")
-        network = pod_network(daemon_sets, ())
-        try:
-            return pod_network(daemon_sets, self.kube.list(ENI_CONFIGS)) if network.custom else network
-        except NotFoundError:
-            return network
 
 
 def _differences(network: PodNetwork, settings: Settings) -> Iterator[Finding]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import structlog
 
 from controller.core.state.snapshot import Snapshot
-from controller.core.zones.pod_network import DAEMON_SET, NAMESPACE, PodNetwork, pod_network
-from controller.errors import KubeError, NotFoundError
-from controller.kube.resources import DAEMON_SETS, ENI_CONFIGS
+from controller.errors import KubeError
+from controller.kube.vpc_cni import read_pod_network
 from controller.reconcilers.context import ReconcilerContext
 
 READ_SECONDS = 60.0
@@ -31,22 +30,13 @@ class PodNetworkReconciler:
             return left
         self._due_at = self._clock.monotonic() + READ_SECONDS
         try:
-            network = self._read()
+            network = read_pod_network(self._kube)
         except KubeError as error:
             self._tell(f"the VPC CNI's settings cannot be read: {error}")
             return READ_SECONDS
         self._tell(network.problem)
         self._cloud.use_pod_subnets(network.subnets)
         return READ_SECONDS
-
-    def _read(self) -> PodNetwork:
-        """What the VPC CNI is told. Clusters without custom networking need not serve ENIConfigs."""
-        daemon_sets = self._kube.list(DAEMON_SETS, NAMESPACE, field_selector=f"metadata.name={DAEMON_SET}")
-        network = pod_network(daemon_sets, ())
-        try:
-            return pod_network(daemon_sets, self._kube.list(ENI_CONFIGS)) if network.custom else network
-        except NotFoundError:
-            return network
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:
