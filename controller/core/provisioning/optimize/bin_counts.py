@@ -31,8 +31,6 @@ DEAR = 10.0
 """Times its worth that a unit costs which given bins do not hold."""
 MOST_CHOICES = 100
 """End states of a part up to which the integer program chooses among them; of more it takes the least worth."""
-
-
 MOST_PLACES = 600
 """Pairs of item type and bin up to which units are packed into given bins by an integer program."""
 
@@ -238,10 +236,7 @@ class BinCounts:
         program.entries(cover[item], placed, 1.0)
         program.entries(cover, missing, 1.0)
         self._choose_end_states(program, cover)
-        for column in range(problem.requests.shape[1]):
-            room = program.rows(np.full(len(opened), -INFINITY), bins.capacity[opened, column] + SLACK)
-            some = np.flatnonzero(problem.requests[item, column])
-            program.entries(room[place[some]], placed[some], problem.requests[item[some], column])
+        program.keep_within(placed, place, item, problem.requests, bins.capacity[opened] + SLACK)
         surplus = program.columns(np.ones(len(opened)))
         load = program.rows(np.full(len(opened), -INFINITY), bins.slope[opened] * bins.free[opened])
         paid = bins.slope[opened[place]] * problem.requests[item, bins.column]

@@ -14,8 +14,6 @@ MANY = 15_000
 """With more columns than this, an interior point method with a crossover is faster than the simplex method."""
 INTEGER_GAP = 1e-8
 """A branch and bound ends when its best solution is this close to its bound."""
-
-
 HEURISTICS = ("rins", "rens", "feasibility_jump", "root_reduced_cost", "zi_round", "shifting")
 COSTLY = (
     "mip_allow_restart",
@@ -85,6 +83,17 @@ class LinearProgram:
         """Set coefficients, one for each pair of row and column; no pair twice."""
         spread = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
         self._entries.append((rows, columns, spread))
+
+    def keep_within(self, placed: Ints, place: Ints, item: Ints, requests: Floats, capacity: Floats) -> None:
+        """Let what is placed ask for no more than each place holds, of each resource.
+
+        placed: columns, of units of the item types `item` in `place` (all three of one length). requests: D x R.
+        capacity: places x R.
+        """
+        for resource in range(requests.shape[1]):
+            room = self.rows(np.full(len(capacity), -INFINITY), capacity[:, resource])
+            some = np.flatnonzero(requests[item, resource])
+            self.entries(room[place[some]], placed[some], requests[item[some], resource])
 
     def solve_integers(self, nodes: int, divisible: Ints | None = None) -> IntegerSolution:
         """Solve with whole numbers, by a branch and bound of at most `nodes` nodes. divisible: columns without."""

@@ -172,10 +172,7 @@ class _Exchange:
         cover = program.rows(self.counts, self.counts)
         program.entries(cover[item], placed, 1.0)
         program.entries(cover, program.columns(np.full(len(cover), MISSING)), 1.0)
-        for column in range(problem.requests.shape[1]):
-            room = program.rows(np.full(len(self.numbers), -INFINITY), problem.capacity[self.numbers, column] + SLACK)
-            some = np.flatnonzero(problem.requests[item, column])
-            program.entries(room[place[some]], placed[some], problem.requests[item[some], column])
+        program.keep_within(placed, place, item, problem.requests, problem.capacity[self.numbers] + SLACK)
         families, own = np.unique(self.families[self.numbers], return_inverse=True)
         spot = self.sold_as_spot[self.numbers][place]
         for number in np.flatnonzero(np.isfinite(self.most)).tolist():
