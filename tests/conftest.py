@@ -9,16 +9,17 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
 import structlog
 import yaml
-from botocore.loaders import JSONFileLoader
 from hypothesis import settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
+
+from sandbox import service_models
 
 FIRST = (
     "tests/faults/test_bad_days.py",
@@ -32,8 +33,7 @@ compute beside them."""
 gc.disable()
 """Modules and items that are collected stay: looking through them for garbage is a quarter of that time."""
 
-JSONFileLoader.load_file = staticmethod(cache(JSONFileLoader().load_file))  # type: ignore[method-assign]
-"""Every boto3 session reads AWS's service models anew, megabytes each; here all read them once."""
+service_models.read_once()
 
 structlog.configure([structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)])
 """By default structlog draws each traceback with its local variables: half the time of the tests of failures."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from functools import cache
 
 import click
 
@@ -36,11 +35,12 @@ def main(
 ) -> None:
     """Run an AWS on this machine: EC2, EKS, IAM, SSM, SQS, EventBridge, STS and the price list."""
     began = time.monotonic()
-    _read_models_once()
+    from sandbox import service_models
     from sandbox.aws.clock import compressed
     from sandbox.aws.server import serve
     from sandbox.aws.world import AwsSettings
 
+    service_models.read_once()
     settings = AwsSettings(region=region, cluster=cluster, kubernetes_version=kubernetes_version, seed=seed)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -51,13 +51,6 @@ def main(
         seconds = time.monotonic() - began
         click.echo(f"sandbox AWS ready at {aws.endpoint} ({region}, cluster {cluster}) after {seconds:.1f} s")
         stop.wait()
-
-
-def _read_models_once() -> None:
-    """Keep AWS's service models and endpoints: moto opens a session for each use, which reads them anew, 1 s in all."""
-    from botocore.loaders import JSONFileLoader
-
-    JSONFileLoader.load_file = staticmethod(cache(JSONFileLoader().load_file))  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
