@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.control_plane.day_record import DayRecord
-from bench.control_plane.scale import sampled
+from bench.control_plane.scale import JOIN_SECONDS, READY_SECONDS, sampled
 from bench.life.day import Day, Object, Phase, pool
 from controller.core.api import labels
 from e2e.cluster import Cluster
@@ -27,8 +27,6 @@ from sandbox.world.client import ApiClient, ApiError, Connection
 from sandbox.world.informer import Informer
 from sandbox.world.resources import DAEMON_SETS, DEPLOYMENTS, PODS, Obj
 
-JOIN_SECONDS = READY_SECONDS = 4.0
-"""With a second until the instance runs: nine from launch to Ready."""
 CLIENT_QPS = 200
 SAMPLE_SECONDS = 1.0
 BEFORE_SECONDS = 5.0
