@@ -300,7 +300,7 @@ class ProvisioningReconciler:
         self._guards.limited(plan, snapshot)
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
-            self._skip(snapshot, record, pods, reason)
+            self._skip(record, pods, reason)
         self._expected, self._elsewhere = {}, False
         self._tied = any(map(depends_on_pods, {id(pod.spec): pod for pod in problem.pending}.values()))
         for each in plan.existing:
@@ -365,14 +365,14 @@ class ProvisioningReconciler:
         policy = LaunchPolicy(on_demand_taint=settings.on_demand_taint)
         prepared = prepare(planned, fresh, view.types, snapshot.pods, policy, guards)
         for refusal in prepared.refused:
-            self._skip(snapshot, record, refusal.pods, f"Not launched: {refusal.reason}")
+            self._skip(record, refusal.pods, f"Not launched: {refusal.reason}")
         for provisioner, before, mixed in prepared.mixed:
             self._guards.mixed(provisioner, before, mixed)
         self._guards.refused(guards, fresh)
         for launch in prepared.launches:
             self._expect(snapshot, stand_in_name(launch.request.token), launch.planned.pods)
         jobs = self._pipeline.begin(prepared.launches, partial(self._launched, snapshot, record))
-        self._under_way.add(prepared.launches, jobs, now, partial(self._launch_failed, snapshot, record))
+        self._under_way.add(prepared.launches, jobs, now, partial(self._launch_failed, record))
         self._under_way.settle()  # without threads, all have ended
 
     def _expect(self, snapshot: Snapshot, node: str, pods: Sequence[PodKey]) -> None:
@@ -389,7 +389,7 @@ class ProvisioningReconciler:
             self._launch_failures.recovered(_subject(planned, lacking), provisioner=provisioner.name)
         self._nominate(snapshot, outcome.node_name, planned.pods)
 
-    def _launch_failed(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, error: BaseException) -> None:
+    def _launch_failed(self, record: PlanRecord, launch: Launch, error: BaseException) -> None:
         """Report the failure; where capacity was lacking, the pods that were to run there are retried at once."""
         planned, provisioner = launch.planned, launch.request.provisioner
         name = stand_in_name(launch.request.token)
@@ -398,7 +398,7 @@ class ProvisioningReconciler:
             del self._expected[uid]
         if not isinstance(error, NodelessError):
             self._log.error("Launch failed with an unexpected error", provisioner=provisioner.name, exc_info=error)
-            self._skip(snapshot, record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
+            self._skip(record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")
             return
         no_capacity = isinstance(error, InsufficientCapacityError)
         subject = _subject(planned, no_capacity)
@@ -414,7 +414,7 @@ class ProvisioningReconciler:
         )
         launched = isinstance(error, KubeError) and not isinstance(error, InvalidObjectError)
         what = "The Node of a launched instance is not made yet" if launched else "Launch failed"
-        self._skip(snapshot, record, planned.pods, f"{what}: {error}")
+        self._skip(record, planned.pods, f"{what}: {error}")
         if no_capacity:
             self._window = self._window.forget(pods)
             return
@@ -431,16 +431,15 @@ class ProvisioningReconciler:
             message = f"Pod should schedule on node: {node_name}"
             self._events.publish(ObjectRef.of(pod), "Normal", "Nominated", message, (pod.uid,))
 
-    def _skip(self, snapshot: Snapshot, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
+    def _skip(self, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
         """Record, log and publish that these pods get no node now.
 
         Only pods that still wait are told: others run on a node that is leaving, or were bound while the plan was made.
         """
         record.skipped(pods, reason)
         self._plans.stay_pending(pods, reason)
-        now = self._informers.snapshot()
-        for pod in _known(snapshot, pods):
-            if any(not each.node_name for each in _known(now, [pod.key])):
+        for pod in _known(self._informers.snapshot(), pods):
+            if not pod.node_name:
                 self._events.publish(ObjectRef.of(pod), "Warning", "FailedScheduling", reason, single=True)
 
 
