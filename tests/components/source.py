@@ -45,9 +45,27 @@ COMMANDS = ROOT / "controller" / "cli"
 
 
 def _modules(*, commands: bool = False) -> Iterator[tuple[Path, ast.Module]]:
+    """The controller's modules, or the commands' and those of controller/kube whose functions they import."""
+    shared = _called_by_commands() if commands else frozenset[str]()
     for path, tree in syntax_trees("controller").items():
-        if path.is_relative_to(COMMANDS) is commands:
+        if path.is_relative_to(COMMANDS) is commands or _module_name(path) in shared:
             yield path, tree
+
+
+def _module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+@cache
+def _called_by_commands() -> frozenset[str]:
+    """Modules of controller/kube that a command imports a function of: constants and classes call nothing by that."""
+    trees = (tree for path, tree in syntax_trees("controller").items() if path.is_relative_to(COMMANDS))
+    imports = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return frozenset(
+        node.module
+        for node in imports
+        if node.module and node.module.startswith("controller.kube.") and any(a.name.islower() for a in node.names)
+    )
 
 
 @cache
@@ -100,7 +118,7 @@ def kube_calls() -> set[KubeCall]:
 
 
 def command_calls() -> set[KubeCall]:
-    """What the commands for people ask the Kubernetes client for."""
+    """What the commands for people ask the Kubernetes client for, themselves or by a module of controller/kube."""
     return _calls_of(commands=True)
 
 
