@@ -58,8 +58,13 @@ class LoadPrices:
     free: Floats
     column: int
 
+    @classmethod
+    def flat(cls, price: Floats) -> LoadPrices:
+        """Return prices ($/hour) that the load does not change."""
+        return cls(price, np.zeros(len(price)), np.zeros(len(price)), 0)
+
     def of(self, number: int, requests: Floats) -> Floats:
-        """$/hour of a bin type that holds these requests (R x N); the same for all N without a slope."""
+        """Return the $/hour of a bin type by what it holds: N values for requests of R x N."""
         beyond = np.maximum(0.0, requests[self.column] - self.free[number])
         return np.asarray(self.base[number] + self.slope[number] * beyond)
 
@@ -68,17 +73,16 @@ class LoadPrices:
         return LoadPrices(self.base[rows], self.slope[rows], self.free[rows], self.column)
 
 
-def load_prices(catalog: CompiledCatalog, bin_types: BinTypes, premium: Floats) -> LoadPrices | None:
-    """The prices of bin types by load; None where none depends on it. premium: T, see `Packer`."""
+def load_prices(catalog: CompiledCatalog, bin_types: BinTypes, premium: Floats) -> LoadPrices:
+    """Return the prices of bin types by load; burstable and flex types alone have a slope. premium: T, see `Packer`."""
     option, use = bin_types.option, catalog.table.beside.cpu_use
-    burstable = np.flatnonzero(catalog.table.surplus[option])
-    if not len(burstable) or "cpu" not in catalog.space.column:
-        return None
+    if "cpu" not in catalog.space.column:
+        return LoadPrices.flat(bin_types.price * premium[option])
     column = catalog.space.column["cpu"]
     base = (bin_types.price - catalog.table.surplus[option]) * premium[option]
     slope, free = np.zeros(len(option)), np.zeros(len(option))
-    for number, each in zip(burstable.tolist(), option[burstable].tolist(), strict=True):
-        credits = catalog.types[each].credits
+    for number in np.flatnonzero(catalog.table.surplus[option]).tolist():
+        credits = catalog.types[option[number]].credits
         if credits is not None:
             slope[number], free[number] = credits.surplus_price * use / 1000.0, 1000.0 * credits.baseline / use
     slope *= premium[option]

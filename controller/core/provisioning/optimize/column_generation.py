@@ -99,7 +99,7 @@ class ColumnGeneration:
     def __init__(
         self,
         problem: BinPackingProblem,
-        by_load: LoadPrices | None,
+        by_load: LoadPrices,
         wholes: Sequence[Ints],
         most: float,
         effort: Effort = USUAL,
@@ -109,20 +109,16 @@ class ColumnGeneration:
         self.few = len(problem.counts) <= effort.items
         self.wholes = wholes
         self.most = most
-        base = problem.price if by_load is None else by_load.base
-        self.groups: BinGroups = find_bins(problem, most, base)
+        self.groups: BinGroups = find_bins(problem, most, by_load.base)
         self.types = self.groups.types
-        numbers, existing = self.groups.type_numbers, len(self.groups.price) - self.types
-        none = np.zeros(existing)
-        slope = np.zeros(len(numbers)) if by_load is None else by_load.slope[numbers]
-        free = np.zeros(len(numbers)) if by_load is None else by_load.free[numbers]
+        none, of_types = np.zeros(len(self.groups.price) - self.types), by_load.some(self.groups.type_numbers)
         self.bins = PricedBins(
             self.groups.capacity,
             self.groups.allowed,
-            np.concatenate([base[numbers], none]),
-            np.concatenate([slope, none]),
-            np.concatenate([free, none]),
-            0 if by_load is None else by_load.column,
+            np.concatenate([of_types.base, none]),
+            np.concatenate([of_types.slope, none]),
+            np.concatenate([of_types.free, none]),
+            by_load.column,
         )
         self.units: Floats = np.zeros((0, len(problem.counts)))
         self.group: Ints = np.zeros(0, dtype=np.int64)
@@ -158,9 +154,7 @@ class ColumnGeneration:
     def _generate(self) -> None:
         """Generate patterns until the bound is about the program's optimum."""
         problem, groups = self.problem, self.groups
-        own = groups.capacity[:, : problem.dense]
-        prices = np.zeros_like(groups.capacity)
-        np.divide(1.0, own, out=prices[:, : problem.dense], where=own > 0)
+        prices = groups.even_prices(problem.dense)
         worth, charge = first_worth(problem, groups, prices), self.bins.charge
         exact, optimum, work = 0, np.inf, WorkBudget(np.inf)
         last = self.effort.rounds[0 if self.few else 1]

@@ -44,20 +44,20 @@ def pack_exactly(
     problem: BinPackingProblem,
     bin_types: Ints,
     penalty: Floats,
+    by_load: LoadPrices,
     admissible: Admissible | None = None,
-    by_load: LoadPrices | None = None,
 ) -> Packing | None:
-    """The cheapest packing, Provisioners' limits aside; None where it would take more than `MOST_STEPS` steps.
+    """Return the cheapest packing, Provisioners' limits aside; None where it would take more than `MOST_STEPS` steps.
 
-    bin_types: those to choose from. penalty: D, $/hour for each unit left out. admissible: with it, the packing places
-    the cheapest of the states that it admits, and not all units; None, too, if there is none at a finite cost. by_load:
-    prices of bin types by what they hold; without it, each costs what a full one does.
+    bin_types: those to choose from. penalty: D, $/hour for each unit left out. by_load: prices of all bin types by what
+    they hold. admissible: with it, the packing places the cheapest of the states that it admits, and not all units;
+    None, too, if there is none at a finite cost.
     """
     largest = np.max(problem.requests / np.maximum(problem.capacity[bin_types].max(axis=0, initial=0.0), SLACK), axis=1)
     order = np.argsort(-largest, kind="stable")
     states = _States(problem, order)
     bins = problem.capacity[bin_types], problem.price[bin_types], problem.allowed[bin_types]
-    new = states.patterns(*bins, None if by_load is None else by_load.some(bin_types))
+    new = states.patterns(*bins, by_load.some(bin_types))
     new = _Patterns(
         np.concatenate([new.units, np.eye(len(order), dtype=np.int64)]),
         np.concatenate([new.price, penalty[order]]),
@@ -66,7 +66,10 @@ def pack_exactly(
     rows = np.flatnonzero(problem.open_to.any(axis=1))
     if len(rows) * len(states.units) > MOST_STEPS:
         return None
-    existing = [states.patterns(problem.room[[row]], np.zeros(1), problem.open_to[[row]]) for row in rows.tolist()]
+    price, at_no_cost = np.zeros(1), LoadPrices.flat(np.zeros(1))
+    existing = [
+        states.patterns(problem.room[[row]], price, problem.open_to[[row]], at_no_cost) for row in rows.tolist()
+    ]
     program = _Program(states, new, existing)
     if program.steps(every_state=admissible is not None) > MOST_STEPS:
         return None
@@ -107,17 +110,17 @@ class _States:
         self.stride: Ints = np.append(np.cumprod((self.counts + 1)[:0:-1])[::-1], 1).astype(np.int64)
         self.usage: Floats = problem.requests[order].T @ self.units.T
 
-    def patterns(self, capacity: Floats, price: Floats, allowed: Bools, by_load: LoadPrices | None = None) -> _Patterns:
-        """The states that a bin holds, and that no more can be added to at the same price; for B bins.
+    def patterns(self, capacity: Floats, price: Floats, allowed: Bools, by_load: LoadPrices) -> _Patterns:
+        """Return the states that one of B bins holds, and that no more can be added to at the same price.
 
-        capacity: B x W. price: B. allowed: B x D, by item type. by_load: prices (B) by what a bin holds. cheapest: S,
-        the price of the cheapest bin for each.
+        capacity: B x W. price: B, of full bins. allowed: B x D, by item type. by_load: prices (B) by what a bin holds.
         """
+        # cheapest: S, $/hour of the cheapest bin that holds the state; bins: S, its number.
         cheapest, bins = np.full(len(self.units), np.inf), np.zeros(len(self.units), dtype=np.int64)
         for number in np.argsort(-price, kind="stable").tolist():
             fits = (self.usage <= capacity[number][:, None] + SLACK).all(axis=0)
             fits &= ~(self.units[:, ~allowed[number][self.order]] > 0).any(axis=1)
-            cost = price[number] if by_load is None else by_load.of(number, self.usage)
+            cost = by_load.of(number, self.usage)
             better = fits & (cost <= cheapest)
             cheapest = np.where(better, cost, cheapest)
             bins[better] = number

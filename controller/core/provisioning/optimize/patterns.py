@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.exact_packing import MOST_STATES, pack_exactly, state_count
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
@@ -62,7 +63,7 @@ def pack_by_patterns(
     least = -INFINITY
     if few_states(problem):
         work.enumerated(int(state_count(problem.counts)), bins.types)
-        exact = pack_exactly(problem, bins.type_numbers, program.penalty)
+        exact = pack_exactly(problem, bins.type_numbers, program.penalty, LoadPrices.flat(problem.price))
         if exact is not None:
             least = program.cost(exact)
             if least >= program.cost(best) - TOLERANCE:
@@ -101,6 +102,15 @@ class BinGroups:
         """The numbers of the bin types."""
         return np.array([numbers[0] for numbers in self.numbers[: self.types]], dtype=np.int64)
 
+    def even_prices(self, dense: int) -> Floats:
+        """Return resource prices (G x W) of one over the capacity; 0 for host rules, the columns from `dense` on.
+
+        By them a unit's density is its worth over the sum of its shares of the bin.
+        """
+        own, prices = self.capacity[:, :dense], np.zeros_like(self.capacity)
+        np.divide(1.0, own, out=prices[:, :dense], where=own > 0)
+        return prices
+
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
@@ -108,14 +118,6 @@ class _Columns:
 
     units: Floats
     group: Ints
-
-
-def useful_bin_types(problem: BinPackingProblem, most: float, least: Floats) -> Ints:
-    """The numbers of the bin types that an optimal packing needs at most.
-
-    most: $/hour, what it costs at most. least: B, $/hour of a bin with next to no load.
-    """
-    return find_bins(problem, most, least).type_numbers
 
 
 def find_bins(problem: BinPackingProblem, most: float, least: Floats | None = None) -> BinGroups:
@@ -305,10 +307,7 @@ class _PatternSet:
 def _generate_patterns(
     program: _CoveringProgram, best: Packing, strategies: Sequence[FillStrategy], work: WorkBudget
 ) -> _Columns:
-    """The patterns of `best`, and those that greedy filling by the linear program's duals finds, round by round.
-
-    Resources are priced alike (1 over the bin's capacity): a unit's density is its worth over its largest shares.
-    """
+    """Return the patterns of `best`, and those that greedy filling by the linear program's duals finds in rounds."""
     problem, bins = program.problem, program.bins
     found = _PatternSet(len(problem.counts))
     for one in best.bins:
@@ -316,9 +315,7 @@ def _generate_patterns(
         fits &= bins.allowed[:, one.units > 0].all(axis=1)
         if fits.any():
             found.add(int(np.argmin(np.where(fits, bins.price, np.inf))), one.units)
-    own = bins.capacity[:, : problem.dense]
-    prices = np.zeros_like(bins.capacity)
-    np.divide(1.0, own, out=prices[:, : problem.dense], where=own > 0)
+    prices = bins.even_prices(problem.dense)
     worth, charge, fruitless = first_worth(problem, bins, prices), bins.price, 0
     for number in range(ROUNDS):
         if fruitless == FRUITLESS_ROUNDS or work.over:

@@ -25,7 +25,7 @@ from controller.core.provisioning.optimize.build import Packing
 from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import Admissible, pack_exactly, state_count
-from controller.core.provisioning.optimize.patterns import existing_first, useful_bin_types, within_limits
+from controller.core.provisioning.optimize.patterns import existing_first, find_bins, within_limits
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
@@ -184,16 +184,14 @@ class _Batch:
         None: it is too much work, or there is none.
         """
         by_load = self._load_prices(problem)
-        bin_types = useful_bin_types(problem, self.most, problem.price if by_load is None else by_load.base)
-        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), admissible, by_load)
+        bin_types = find_bins(problem, self.most, by_load.base).type_numbers
+        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), by_load, admissible)
         if packing is None or packing.left.any():
             return None
         new = [one for one in packing.bins if not one.existing]
-        if by_load is None:
-            return packing, sum(float(problem.price[one.number]) for one in new)
         return packing, sum(float(by_load.of(one.number, one.units @ problem.requests)) for one in new)
 
-    def _load_prices(self, problem: BinPackingProblem) -> LoadPrices | None:
+    def _load_prices(self, problem: BinPackingProblem) -> LoadPrices:
         return load_prices(problem.catalog, problem.bin_types, self.rounds.packer.premium)
 
     def _written(self, problem: BinPackingProblem, packing: Packing, limits: Limits) -> Packer:
@@ -220,8 +218,7 @@ class _Batch:
             packed = self._packed(problem, None)
             if packed is not None:
                 return SmallBatch(packed[1])
-        rows, by_load = np.flatnonzero(problem.open_to.any(axis=1)), self._load_prices(problem)
-        price = problem.price if by_load is None else by_load.base
+        rows, price = np.flatnonzero(problem.open_to.any(axis=1)), self._load_prices(problem).base
         program = Covering(
             requests=problem.requests,
             counts=problem.counts,
