@@ -92,7 +92,7 @@ class SchedulingProblem:
     catalog: Catalog
     snapshot: Snapshot
     """The cluster: namespaces, volumes, DaemonSets, and the pods of all nodes."""
-    skipped: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    skipped: Mapping[str, str] = EMPTY
     """Why each of the other Provisioners cannot be used, by name."""
     without_nodes: frozenset[str] = frozenset()
     """Names of nodes treated as removed, to simulate their removal: they take no pods and topology ignores them."""

@@ -21,7 +21,7 @@ from controller.core.api import labels
 from controller.core.api.pod import PodKey
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types, find_limits
+from controller.core.provisioning.optimize.bin_types import BinTypes, capacities, find_bin_types, find_limits
 from controller.core.provisioning.optimize.covering import Coupling, Cover, Covering, cover
 from controller.core.provisioning.plan import SchedulingProblem, SolveOptions
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
@@ -168,7 +168,8 @@ class _Bounder:
         # The program's bins are the B bin types, then the G groups of existing nodes, which are free and one each.
         existing = self._existing_bins(host, by_zone=bool(zonal), zones=bin_types.zones)
         groups = len(existing.rows)
-        capacity = np.concatenate([self._capacity(bin_types, host), existing.capacity])
+        of_types = capacities(self.catalog, bin_types, [self.rules.groups[index].key for index in host])
+        capacity = np.concatenate([of_types, existing.capacity])
         zone = np.concatenate([bin_types.zone, existing.zone])
         # Bins x I: a unit must fit on one empty node of the type, or on one node of the group.
         allowed = np.concatenate([bin_types.allowed[:, masks], existing.allowed[:, masks]])
@@ -189,17 +190,6 @@ class _Bounder:
             couplings=self._couplings(zonal, item_types, zone, bin_types.zones),
         )
         return self._answer(cover(program), bin_types, item_types)
-
-    def _host_cap(self, index: int) -> float:
-        """Members of a host rule that one node takes."""
-        key = self.rules.groups[index].key
-        return 1.0 if key.kind is RuleKind.ANTI_AFFINITY else float(key.max_skew)
-
-    def _capacity(self, bin_types: BinTypes, host: list[int]) -> Floats:
-        """B x (R + H): what an empty node of each bin type holds."""
-        caps = np.array([self._host_cap(index) for index in host])
-        resources = np.maximum(self.catalog.allocatable[:, bin_types.option].T, 0.0)
-        return np.concatenate([resources, np.broadcast_to(caps, (len(bin_types), len(host)))], axis=1)
 
     def _item_types(self, requests: Floats, zonal: list[int]) -> list[list[int]]:
         """I lists of positions in C: classes with pods, equal requests, equal masks, and equal zone rules."""
@@ -267,7 +257,7 @@ class _Bounder:
         capacity = np.zeros((len(rows), resources + len(host)))
         for number, group in enumerate(rows):
             capacity[number, :resources] = np.maximum(self.existing.free[:, group], 0.0).sum(axis=1)
-            capacity[number, resources:] = [self._host_cap(index) * len(group) for index in host]
+            capacity[number, resources:] = [self.rules.groups[index].key.host_capacity * len(group) for index in host]
         zone_of = np.array([zone for _, zone, _ in groups], dtype=np.int64)
         allowed = lets_in[[group[0] for group in rows]] if rows else lets_in[:0]
         return _ExistingBins(rows, capacity, zone_of, allowed)

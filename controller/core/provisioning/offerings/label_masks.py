@@ -6,8 +6,9 @@ label, or a set of values if the Provisioner leaves the label open.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from controller.core.provisioning.resource_space import Bools, Ints
 from controller.core.scheduling.requirements import Requirement
 
 T = TypeVar("T", bound=Hashable)
+V = TypeVar("V")
 
 LabelValue = Requirement | str | None
 """A known value, the set of values still possible, or None: no label."""
@@ -37,22 +39,33 @@ def settle(requirement: Requirement) -> LabelValue:
     return requirement
 
 
+class BoundedCache(dict[T, V]):
+    """A cache that drops all its entries before it would have more than `most` (infinite: no limit)."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: T, value: V) -> None:
+        if len(self) >= self._most:
+            self.clear()
+        super().__setitem__(key, value)
+
+
 class LabelColumns:
     """Label values of `rows` rows by key, read on demand from `values_of(key)`, and cached answers to requirements."""
 
-    def __init__(self, rows: int, values_of: Callable[[str], Sequence[LabelValue]], most: int | None = None) -> None:
-        """`most`: columns and answers that are cached; when there are more, all are dropped (None: no limit)."""
+    def __init__(self, rows: int, values_of: Callable[[str], Sequence[LabelValue]], most: float = math.inf) -> None:
+        """`most`: columns and answers that are cached."""
         self._rows = rows
-        self._most = most
         self._values_of = values_of
-        self._columns: dict[str, tuple[Ints, list[LabelValue]]] = {}
-        self._answers: dict[Requirement, Bools] = {}
+        self._columns: BoundedCache[str, tuple[Ints, list[LabelValue]]] = BoundedCache(most)
+        self._answers: BoundedCache[Requirement, Bools] = BoundedCache(most)
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
         """A code per row, and the label value of each code."""
         column = self._columns.get(key)
         if column is None:
-            self._make_room(self._columns)
             column = self._columns[key] = encode(self._values_of(key))
         return column
 
@@ -63,13 +76,8 @@ class LabelColumns:
             codes, values = self.column(requirement.key)
             table = np.fromiter((value_accepts(value, requirement) for value in values), np.bool_, len(values))
             answer = table[codes] if self._rows else np.zeros(0, np.bool_)
-            self._make_room(self._answers)
             self._answers[requirement] = answer
         return answer
-
-    def _make_room(self, held: dict[Any, Any]) -> None:
-        if self._most is not None and len(held) >= self._most:
-            held.clear()
 
 
 def encode(values: Sequence[T]) -> tuple[Ints, list[T]]:

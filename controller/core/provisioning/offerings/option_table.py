@@ -17,7 +17,7 @@ from controller.core.api import labels
 from controller.core.api.pod import Toleration
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, Offering, PricedOffering
-from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, settle
+from controller.core.provisioning.offerings.label_masks import BoundedCache, LabelColumns, LabelValue, settle
 from controller.core.provisioning.plan import NOTHING_BESIDE, Beside
 from controller.core.provisioning.pods.relaxation import Choice
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints, ResourceSpace
@@ -98,10 +98,10 @@ class OptionTable:
     def _forget(self) -> None:
         """Clear all caches."""
         self.columns = LabelColumns(len(self.types), self._label_values, MOST_ANSWERS)
-        self._terms: dict[Requirements, Bits] = {}
-        self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Bools] = {}
+        self._terms: BoundedCache[Requirements, Bits] = BoundedCache(MOST_ANSWERS)
+        self._tolerated: BoundedCache[tuple[tuple[Toleration, ...], bool], Bools] = BoundedCache(MOST_ANSWERS)
         self._cheapest_first: dict[int, CheapestFirst] = {}
-        self._resources: dict[tuple[str, ...], tuple[Floats, Floats]] = {}
+        self._resources: BoundedCache[tuple[str, ...], tuple[Floats, Floats]] = BoundedCache(MOST_ANSWERS // 1024)
 
     def split(self, sets: Sequence[Bits]) -> OptionTable:
         """Split options of which some offerings are in one of these sets (T each) and others are not.
@@ -241,8 +241,6 @@ class OptionTable:
             take = np.array([position[id(t)] for t in self.types], dtype=np.int64)
             capacity = space.matrix(t.capacity for t in kinds.values())[:, take]
             arrays = capacity, space.matrix(t.allocatable for t in kinds.values())[:, take]
-            if len(self._resources) >= MOST_ANSWERS // 1024:
-                self._resources.clear()
             self._resources[space.names] = arrays
         return arrays
 
@@ -276,8 +274,6 @@ class OptionTable:
                 if key not in OFFERING_LABELS:
                     rows = rows & self.columns.accepts(requirement)
             bits = np.where(rows, self.available & np.uint64(self.offering_bits(requirements)), np.uint64(0))
-            if len(self._terms) >= MOST_ANSWERS:
-                self._terms.clear()
             self._terms[requirements] = bits
         return bits
 
@@ -295,8 +291,6 @@ class OptionTable:
         if rows is None:
             fine = [untolerated(p.provisioner.taints, tolerations, preferences=preferences) is None for p in self.pools]
             rows = np.array(fine, dtype=np.bool_)[self.pool_of] if self.types else np.zeros(0, np.bool_)
-            if len(self._tolerated) >= MOST_ANSWERS:
-                self._tolerated.clear()
             self._tolerated[key] = rows
         return rows
 

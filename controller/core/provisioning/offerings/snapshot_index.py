@@ -17,6 +17,7 @@ import numpy as np
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import OwnerReference, Pod, PodSpec
 from controller.core.api.workloads import DaemonSet
+from controller.core.provisioning.offerings.label_masks import BoundedCache
 from controller.core.provisioning.offerings.node_table import ClusterNodes, ExistingNodes
 from controller.core.provisioning.offerings.option_table import TableCache
 from controller.core.provisioning.pods.daemons import Daemon, daemons, owned_by
@@ -45,7 +46,7 @@ class SnapshotIndex:
         self.tables = TableCache() if tables is None else tables
         self.nodes: tuple[StateNode, ...] = tuple(sorted(snapshot.nodes.values(), key=lambda node: node.name))
         self.place: dict[str, int] = {node.name: place for place, node in enumerate(self.nodes)}
-        self._free: dict[tuple[str, ...], Floats] = {}
+        self._free: BoundedCache[tuple[str, ...], Floats] = BoundedCache(MOST_SPACES)
 
     def at(self, snapshot: Snapshot) -> SnapshotIndex:
         """Return this index if it was built from `snapshot`, else build one that shares its compiled catalogs."""
@@ -109,8 +110,6 @@ class SnapshotIndex:
         """R x C: allocatable less the requests of the node's pods; slot columns are 0."""
         free = self._free.get(space.names)
         if free is None:
-            if len(self._free) >= MOST_SPACES:
-                self._free.clear()
             allocatable = space.matrix(node.allocatable for node in self.nodes)
             free = self._free[space.names] = allocatable - self._used(space)
         return free

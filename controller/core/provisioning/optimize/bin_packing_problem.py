@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.core.provisioning.optimize.bin_types import BinTypes, find_bin_types, find_limits
+from controller.core.provisioning.optimize.bin_types import BinTypes, capacities, find_bin_types, find_limits
 from controller.core.provisioning.optimize.covering import largest_shares
 from controller.core.provisioning.optimize.fill import ItemArrays
 from controller.core.provisioning.packing.items import Item
@@ -128,7 +128,8 @@ class BinPackingProblem:
         """D: the size of a unit, see `size`."""
 
         self.bin_types, self.allowed = self._bin_types()
-        self.capacity, self.price = self._capacity()
+        self.capacity = capacities(self.catalog, self.bin_types, [rule.group.key for rule in self.rules])
+        self.price: Floats = self.bin_types.price * packer.premium[self.bin_types.option]
         self.room = self._room_existing()
         existing = [item_type.access.existing for item_type in self.item_types]
         self.existing: Bools = np.stack(existing, axis=1) if existing else np.zeros((len(self.room), 0), dtype=np.bool_)
@@ -237,14 +238,6 @@ class BinPackingProblem:
                 if rule.group.index in column:
                     requests[number, column[rule.group.index]] = _takes(rule)
         return requests
-
-    def _capacity(self) -> tuple[Floats, Floats]:
-        """Capacity (B x W) and price (B) of the bin types."""
-        option = self.bin_types.option
-        caps = np.array([_cap(rule) for rule in self.rules])
-        resources = np.maximum(self.catalog.allocatable[:, option].T, 0.0)
-        capacity = np.concatenate([resources, np.broadcast_to(caps, (len(option), len(caps)))], axis=1)
-        return capacity, self.bin_types.price * self.packer.premium[option]
 
     def _dependent(self) -> Bools:
         unlimited = np.ones(len(self.bin_types), dtype=np.bool_)
@@ -391,8 +384,3 @@ def _takes(rule: UnitRule) -> float:
     if kind is RuleKind.ANTI_AFFINITY:
         return 1.0 if rule.obeys or rule.owned else MATCHED_ONLY * bool(rule.matched)
     return 0.0
-
-
-def _cap(rule: UnitRule) -> float:
-    """What an empty node has of the column of a host rule."""
-    return 1.0 if rule.group.key.kind is RuleKind.ANTI_AFFINITY else float(rule.group.key.max_skew)

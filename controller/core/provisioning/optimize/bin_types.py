@@ -15,6 +15,7 @@ from controller.core.provisioning.offerings.compiled_catalog import CompiledCata
 from controller.core.provisioning.offerings.option_table import unpacked
 from controller.core.provisioning.optimize.covering import Limit
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
+from controller.core.provisioning.topology.groups import GroupKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,13 @@ def _undominated(price: Floats, open_to: Bools, zone_of: Ints | None) -> Bools:
                 covers = ~(open_to[:, :, worse] & ~open_to[:, :, better]).any(axis=0)
                 kept[:, worse] &= ~(cheaper & covers & np.isfinite(price[:, better]))
     return kept
+
+
+def capacities(catalog: CompiledCatalog, bin_types: BinTypes, host_rules: Sequence[GroupKey]) -> Floats:
+    """Return what an empty node of each bin type holds: B x (R resources, then one column for each host rule)."""
+    resources = np.maximum(catalog.allocatable[:, bin_types.option].T, 0.0)
+    caps = np.array([key.host_capacity for key in host_rules])
+    return np.concatenate([resources, np.broadcast_to(caps, (len(bin_types), len(caps)))], axis=1)
 
 
 def find_limits(catalog: CompiledCatalog, bin_types: BinTypes, bins: int) -> tuple[Limit, ...]:

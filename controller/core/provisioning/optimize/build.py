@@ -209,7 +209,7 @@ class Builder:
         if len(active):
             free = np.maximum(problem.room[[row]] - filled @ problem.requests, 0.0)
             bins = OpenBins(free, prices.of_existing(row), np.ones((1, len(active)), dtype=np.bool_))
-            supply = Supply.of(problem.units, active, counts, prices.worth_in_gaps)
+            supply = Supply(problem.units.some(active), counts[active], prices.worth_in_gaps[active])
             taken[active] = fill(bins, supply, strategy, self.work)[0]
         return taken
 

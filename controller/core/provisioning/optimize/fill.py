@@ -126,11 +126,6 @@ class Supply:
     counts: Floats
     worth: Floats
 
-    @classmethod
-    def of(cls, items: ItemArrays, which: Ints, counts: Floats, worth: Floats) -> Supply:
-        """Select these item types; `counts` and `worth` are over all of them."""
-        return cls(items.some(which), counts[which], worth[which])
-
 
 def fill(bins: OpenBins, supply: Supply, strategy: FillStrategy, work: WorkBudget) -> Floats:
     """Fill every bin as if it alone could draw on the whole supply; K x D units taken."""

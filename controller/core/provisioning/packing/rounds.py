@@ -16,7 +16,7 @@ from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.shrinking import shrink
-from controller.core.provisioning.packing.withdrawal import Share, disregarding, follows, obeying, remove, shares
+from controller.core.provisioning.packing.withdrawal import Share, follows, in_domain, remove, shares
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
@@ -45,6 +45,11 @@ class Progress:
     """Index of the current step."""
     blocked: set[tuple[str, ...]] = field(default_factory=set)
     """Joint domains where units found no room at the current step."""
+
+    def go_to(self, step: int) -> None:
+        """Set the current step, at which every joint domain may be tried."""
+        self.step = step
+        self.blocked.clear()
 
 
 class Rounds:
@@ -86,8 +91,7 @@ class Rounds:
         while self._run(waiting, careful=careful):
             waiting = [one for one in self.progress if one.left]
             for one in waiting:
-                one.step = 0
-                one.blocked.clear()
+                one.go_to(0)
 
     def _obeys(self, one: Progress) -> bool:
         """Whether a topology rule binds the class. Others go first, as kube-scheduler may bind them first."""
@@ -124,8 +128,7 @@ class Rounds:
         """Go to the class's next step; False if there is none."""
         if one.step + 1 >= len(one.steps):
             return False
-        one.step += 1
-        one.blocked.clear()
+        one.go_to(one.step + 1)
         return True
 
     def _round(self, waiting: list[Progress], *, careful: bool, considerate: bool) -> None:
@@ -245,15 +248,14 @@ class Rounds:
             for group in groups
             for domain in self._overfull(group)
             for share in placed
-            if disregarding(share, group, domain)
+            if in_domain(share, group, domain, obeys=False)
         )
 
     def settle(self) -> None:
         """Take back units whose own rules do not hold in the end; they get one more chance to be placed."""
         self._withdraw_broken()
         for one in self.progress:
-            one.step = 0
-            one.blocked.clear()
+            one.go_to(0)
         self.run()
         self._withdraw_broken()
         self.add_left()
@@ -268,8 +270,7 @@ class Rounds:
         while self.left < before:
             before = self.left
             for one in [one for one in tied if one.left]:
-                one.step = 0
-                one.blocked.clear()
+                one.go_to(0)
                 self._run([one], careful=True, considerate=True)
 
     @property
@@ -298,10 +299,12 @@ class Rounds:
 
     def _take_from(self, group: TopologyGroup, domain: str, most: int) -> int:
         """Take back up to so many of the units that came last to a domain with the group's rule; how many."""
-        last = [share for share in shares(self.packer) if share.units and obeying(share, group, domain)][-1:]
-        for share in last:
-            self._take(share, min(share.units, most))
-        return sum(min(share.units, most) for share in last)
+        here = [share for share in shares(self.packer) if share.units and in_domain(share, group, domain, obeys=True)]
+        if not here:
+            return 0
+        units = min(here[-1].units, most)
+        self._take(here[-1], units)
+        return units
 
     def _take(self, share: Share, units: int) -> None:
         """Take back units, and with them all that chose their hosts for pods like them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -21,15 +21,9 @@ class SharedVolumes:
     def __init__(self, columns: Mapping[str, int], attached: Mapping[str, Sequence[int]], room: int) -> None:
         self._columns = columns
         self._room = room
-        self._attached: dict[str, Bools] = {}
+        self._attached: dict[str, Bools] = defaultdict(lambda: np.zeros(self._room, dtype=np.bool_))
         for volume, rows in attached.items():
-            self._flags(volume)[list(rows)] = True
-
-    def _flags(self, volume: str) -> Bools:
-        flags = self._attached.get(volume)
-        if flags is None:
-            flags = self._attached[volume] = np.zeros(self._room, dtype=np.bool_)
-        return flags
+            self._attached[volume][list(rows)] = True
 
     def grow(self, room: int) -> None:
         """Grow all arrays to `room` rows."""
@@ -42,7 +36,7 @@ class SharedVolumes:
         """By column, how many of these volumes each of the rows has yet to attach."""
         missing: dict[int, Floats] = {}
         for driver, volume in volumes:
-            lacking = (~self._flags(volume)[rows]).astype(np.float64)
+            lacking = (~self._attached[volume][rows]).astype(np.float64)
             column = self._columns[driver]
             missing[column] = missing[column] + lacking if column in missing else lacking
         return missing
@@ -54,7 +48,7 @@ class SharedVolumes:
     def attach(self, volumes: Iterable[SharedVolume], rows: Ints | int) -> None:
         """Note that the rows have these volumes."""
         for _, volume in volumes:
-            self._flags(volume)[rows] = True
+            self._attached[volume][rows] = True
 
     def on_existing(self, existing: int, room: int) -> SharedVolumes:
         """The same for the first `existing` rows, with none on others."""

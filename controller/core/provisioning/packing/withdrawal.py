@@ -31,17 +31,8 @@ def shares(packer: Packer) -> Iterator[Share]:
             yield Share(item, allocation, placed)
 
 
-def obeying(share: Share, group: TopologyGroup, domain: str) -> bool:
-    """Whether the units have the group's rule, in this domain."""
-    return _in_domain(share, group, domain, obeys=True)
-
-
-def disregarding(share: Share, group: TopologyGroup, domain: str) -> bool:
-    """Whether the group counts the units in this domain without binding them."""
-    return _in_domain(share, group, domain, obeys=False)
-
-
-def _in_domain(share: Share, group: TopologyGroup, domain: str, *, obeys: bool) -> bool:
+def in_domain(share: Share, group: TopologyGroup, domain: str, *, obeys: bool) -> bool:
+    """Return whether the units are in this domain and obey the group's rule, or are only counted by it."""
     joint = share.allocation.domain
     return joint is not None and any(
         rule.group is group

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from controller.core.api.labels import FIELD_NAME
 from controller.core.api.pod import (
@@ -43,8 +44,6 @@ class RelaxationLevel:
     affinity: tuple[PodAffinityTerm, ...] = ()
     anti_affinity: tuple[PodAffinityTerm, ...] = ()
     avoids_preferred_taints: bool = False
-    dropped: tuple[str, ...] = ()
-    """The preferences dropped so far, as text for events and logs."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -87,7 +86,6 @@ def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferen
     soft_spread = [c for c in spec.topology_spread if c.when_unsatisfiable == "ScheduleAnyway"]
     hard_spread = tuple(c for c in spec.topology_spread if c.when_unsatisfiable != "ScheduleAnyway")
     required = required_choices(spec)
-    dropped: list[str] = []
 
     def level(*, avoid: bool) -> RelaxationLevel:
         return RelaxationLevel(
@@ -99,26 +97,16 @@ def levels(spec: PodSpec, volumes: tuple[Choice, ...], *, taints_may_be_preferen
             affinity=spec.required_pod_affinity + tuple(affinity),
             anti_affinity=spec.required_pod_anti_affinity + tuple(anti_affinity),
             avoids_preferred_taints=avoid,
-            dropped=tuple(dropped),
         )
 
     yield level(avoid=taints_may_be_preferences)
-    for held, what in (
-        (affinity, "preferred pod affinity"),
-        (anti_affinity, "preferred pod anti-affinity"),
-        (preferred, "preferred node affinity"),
-        (soft_spread, "ScheduleAnyway topology spread"),
-    ):
-        while held:
-            dropped.append(f"{what} ({_describe(held.pop(0))})")
+    kept: list[Any]
+    for kept in (affinity, anti_affinity, preferred, soft_spread):
+        while kept:
+            del kept[0]
             yield level(avoid=taints_may_be_preferences)
     if taints_may_be_preferences:
-        dropped.append("PreferNoSchedule taints")
         yield replace(level(avoid=False), tolerations=(*spec.tolerations, TOLERATE_PREFERENCES))
-
-
-def _describe(preference: PodAffinityTerm | Requirements | TopologySpreadConstraint) -> str:
-    return str(preference) if isinstance(preference, Requirements) else preference.topology_key
 
 
 def _heaviest_first(terms: tuple[WeightedPodAffinityTerm, ...]) -> list[PodAffinityTerm]:

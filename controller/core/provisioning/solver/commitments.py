@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.cloud import Catalog, InstanceType, Offering, PricedOffering
+from controller.core.cloud import Catalog, Commitment, InstanceType, Offering, PricedOffering
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
 
-CommittedOfferings = Mapping[tuple[str, str, str, str], Offering]
-"""Offerings with a commitment, by (Provisioner, instance type, zone, capacity type)."""
+Committed = Mapping[tuple[str, str, str, str], tuple[float, Commitment]]
+"""Price and commitment of the offerings that have one, by (Provisioner, instance type, zone, capacity type)."""
 
 
 def within_commitments(
@@ -24,7 +24,7 @@ def within_commitments(
 ) -> SchedulingPlan:
     """The plan of `solve`, or a better one if that overruns a commitment, with the prices that will be paid."""
     committed = {
-        (provisioner, kind.name, offering.zone, offering.capacity_type): offering
+        (provisioner, kind.name, offering.zone, offering.capacity_type): (offering.price, offering.commitment)
         for provisioner, types in problem.catalog.items()
         for kind in types
         for offering in kind.offerings
@@ -39,12 +39,10 @@ def within_commitments(
     return min(paid, key=lambda each: (len(each.unplaced), each.price_per_hour))
 
 
-def _overrun(plan: SchedulingPlan, committed: CommittedOfferings) -> frozenset[int]:
-    """The rules of the commitments that the plan needs for more instances than are left."""
-    if not committed:
-        return frozenset()
-    offerings = (committed.get(_key(node, node.offering)) for node in plan.new_nodes)
-    used = [offering.commitment for offering in offerings if offering is not None and offering.commitment is not None]
+def _overrun(plan: SchedulingPlan, committed: Committed) -> frozenset[int]:
+    """Return the rules of the commitments that the plan needs for more instances than are left."""
+    keys = (_key(node, node.offering) for node in plan.new_nodes) if committed else ()
+    used = [committed[key][1] for key in keys if key in committed]
     instances = Counter(commitment.rule for commitment in used)
     return frozenset(commitment.rule for commitment in used if instances[commitment.rule] > commitment.left)
 
@@ -69,10 +67,9 @@ def _without(catalog: Catalog, rules: frozenset[int]) -> Catalog:
     return FrozenMap({name: tuple(map(changed, types)) for name, types in sorted(catalog.items())})
 
 
-def _priced_as_paid(plan: SchedulingPlan, committed: CommittedOfferings) -> SchedulingPlan:
-    """The same nodes at the prices that will be paid; commitments go to the nodes that they save most."""
-    commitments = (offering.commitment for offering in committed.values() if offering.commitment is not None)
-    pricing = _Pricing(committed, {commitment.rule: commitment.left for commitment in commitments})
+def _priced_as_paid(plan: SchedulingPlan, committed: Committed) -> SchedulingPlan:
+    """Return the same nodes at the prices that will be paid; commitments go to the nodes that they save most."""
+    pricing = _Pricing(committed, {commitment.rule: commitment.left for _, commitment in committed.values()})
     order = sorted(range(len(plan.new_nodes)), key=lambda index: (-pricing.saving(plan.new_nodes[index]), index))
     paid = {index: pricing.pay(plan.new_nodes[index]) for index in order}
     return replace(plan, new_nodes=tuple(paid[index] for index in range(len(plan.new_nodes))), proof=None)
@@ -82,22 +79,22 @@ def _priced_as_paid(plan: SchedulingPlan, committed: CommittedOfferings) -> Sche
 class _Pricing:
     """Prices nodes one by one. `left`: by rule, the instances that its commitment still covers."""
 
-    committed: CommittedOfferings
+    committed: Committed
     left: dict[int, int]
 
     def saving(self, node: PlannedNode) -> float:
         """$/hour that a commitment saves on the node's planned offering; 0 without one."""
-        offering = self.committed.get(_key(node, node.offering))
-        return offering.commitment.otherwise - offering.price if offering and offering.commitment else 0.0
+        price, commitment = self.committed.get(_key(node, node.offering), (0.0, None))
+        return commitment.otherwise - price if commitment else 0.0
 
     def pay(self, node: PlannedNode) -> PlannedNode:
         """The node at the offering that is cheapest now; uses one instance of its commitment up."""
         before = (node.offering, *node.alternatives)
         now = [replace(offering, price=self._price(node, offering)) for offering in before]
         chosen = min(now, key=lambda offering: offering.price)
-        committed = self.committed.get(_key(node, chosen))
-        if committed and committed.commitment and self.left[committed.commitment.rule] > 0:
-            self.left[committed.commitment.rule] -= 1
+        _, commitment = self.committed.get(_key(node, chosen), (0.0, None))
+        if commitment and self.left[commitment.rule] > 0:
+            self.left[commitment.rule] -= 1
         if tuple(now) == before:
             return node
         others = tuple(sorted(offering for offering in now if offering is not chosen))
@@ -105,8 +102,7 @@ class _Pricing:
         return replace(node, offering=chosen, alternatives=others, reason=why)
 
     def _price(self, node: PlannedNode, offering: PricedOffering) -> float:
-        committed = self.committed.get(_key(node, offering))
-        if committed is None or committed.commitment is None:
+        price, commitment = self.committed.get(_key(node, offering), (0.0, None))
+        if commitment is None:
             return offering.price
-        covered = self.left[committed.commitment.rule] > 0
-        return committed.price if covered else committed.commitment.otherwise
+        return price if self.left[commitment.rule] > 0 else commitment.otherwise

@@ -102,7 +102,9 @@ class Allocator:
         self._count_followers(remaining)
         while remaining:
             before = sum(each.left for each in remaining)
-            most = 1 if single else self._most_in_turn(remaining)
+            most = 1 if single else None
+            if self.style.in_turn and not single:
+                most = 1 + max(each.left for each in remaining) // TURNS
             for each in remaining:
                 allocations += self._allocate(each, most=most, considerate=considerate)
             unfinished = [each for each in remaining if each.left]
@@ -113,10 +115,6 @@ class Allocator:
                 break
             remaining = unfinished
         return _merged(allocations) if self.style.in_turn else allocations
-
-    def _most_in_turn(self, remaining: Sequence[_Remaining]) -> int | None:
-        """How many units of each bundle are allocated before the next has its turn; None: as many as possible."""
-        return 1 + max(each.left for each in remaining) // TURNS if self.style.in_turn else None
 
     def _turn(self, remaining: _Remaining) -> tuple[bool, bool, int, int, str]:
         """Sort unconstrained pods first (kube-scheduler may bind them at any time), then by wait, then by domains."""

@@ -56,6 +56,11 @@ class GroupKey:
     min_domains: int = 0
     node_filter: NodeFilter = EVERY_NODE
 
+    @property
+    def host_capacity(self) -> float:
+        """Pods with the rule that one empty node takes, of a spread or anti-affinity over hosts."""
+        return 1.0 if self.kind is RuleKind.ANTI_AFFINITY else float(self.max_skew)
+
 
 @dataclass(slots=True)
 class TopologyGroup:

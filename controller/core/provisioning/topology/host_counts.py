@@ -7,6 +7,8 @@ whatever order kube-scheduler binds pods. Plans with `constrained_first` assume 
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
@@ -23,18 +25,18 @@ class HostCounts:
     def __init__(self, room: int, *, constrained_first: bool = False) -> None:
         self._room = room
         self._constrained_first = constrained_first
-        self._unconstrained: dict[int, Floats] = {}
-        self._matched: dict[int, Floats] = {}
-        self._owners: dict[int, Floats] = {}
+        self._unconstrained: dict[int, Floats] = defaultdict(self._none)
+        self._matched: dict[int, Floats] = defaultdict(self._none)
+        self._owners: dict[int, Floats] = defaultdict(self._none)
 
     def seed(self, group: int, row: int, matched: int, owners: int) -> None:
         """Add running pods on an existing node's row."""
-        self._array(self._matched, group)[row] += matched
-        self._array(self._owners, group)[row] += owners
+        self._matched[group][row] += matched
+        self._owners[group][row] += owners
 
     def counts(self, group: int, rows: int) -> tuple[Floats, Floats]:
         """Matched pods and owners on each of the first `rows` rows. Shared: do not change them."""
-        return self._array(self._matched, group)[:rows], self._array(self._owners, group)[:rows]
+        return self._matched[group][:rows], self._owners[group][:rows]
 
     def grow(self, room: int) -> None:
         """Grow all arrays to `room` rows."""
@@ -45,18 +47,15 @@ class HostCounts:
                 arrays[group] = np.concatenate([array, np.zeros(room - len(array))])
         self._room = room
 
-    def _array(self, arrays: dict[int, Floats], group: int) -> Floats:
-        array = arrays.get(group)
-        if array is None:
-            array = arrays[group] = np.zeros(self._room)
-        return array
+    def _none(self) -> Floats:
+        return np.zeros(self._room)
 
     def admits(self, rule: UnitRule, rows: slice) -> Bools | None:
         """Per row, whether the rule allows one more unit; None: on every row."""
-        key, matched = rule.group.key, self._array(self._matched, rule.group.index)[rows]
+        key, matched = rule.group.key, self._matched[rule.group.index][rows]
         if key.kind is RuleKind.AFFINITY:
             return matched > 0 if rule.obeys else None
-        owners = self._array(self._owners, rule.group.index)[rows]
+        owners = self._owners[rule.group.index][rows]
         if key.kind is RuleKind.ANTI_AFFINITY:
             if not rule.obeys:
                 return owners == 0 if rule.matched else None
@@ -77,13 +76,13 @@ class HostCounts:
         if not self._limits(rule):
             return np.inf
         left: Floats = np.floor((key.max_skew - self._binding(rule, rows)) / rule.matched)
-        return left if rule.obeys else np.where(self._array(self._owners, rule.group.index)[rows] > 0, left, np.inf)
+        return left if rule.obeys else np.where(self._owners[rule.group.index][rows] > 0, left, np.inf)
 
     def _binding(self, rule: UnitRule, rows: slice | Ints) -> Floats:
         """Per row, the matched pods that count for a spread."""
-        matched = self._array(self._matched, rule.group.index)[rows]
+        matched = self._matched[rule.group.index][rows]
         if self._constrained_first:
-            matched = matched - self._array(self._unconstrained, rule.group.index)[rows]
+            matched = matched - self._unconstrained[rule.group.index][rows]
         return matched
 
     def _limits(self, rule: UnitRule) -> bool:
@@ -107,8 +106,8 @@ class HostCounts:
     def add(self, rule: UnitRule, rows: Ints | int, counts: Floats | int) -> None:
         """Count `counts` units placed on each row."""
         if rule.matched:
-            self._array(self._matched, rule.group.index)[rows] += rule.matched * counts
+            self._matched[rule.group.index][rows] += rule.matched * counts
             if self._constrained_first and rule.unconstrained:
-                self._array(self._unconstrained, rule.group.index)[rows] += rule.matched * counts
+                self._unconstrained[rule.group.index][rows] += rule.matched * counts
         if rule.owned:
-            self._array(self._owners, rule.group.index)[rows] += rule.owned * counts
+            self._owners[rule.group.index][rows] += rule.owned * counts
