@@ -162,6 +162,8 @@ class LaunchRequest:
     """Those of `offerings` to ask for first; the others only if none of these has capacity. Empty: any."""
     node_taints: tuple[Taint, ...] = ()
     """Further taints, which the Node is created with; its kubelet does not register with them."""
+    opens_with: str = ""
+    """What the nodes share that are opened to pods together (`core.machines.opening`). Empty: the node is open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outco
 from controller.core.guards.spending import Guards, within_limits
 from controller.core.machines.launching import LaunchPolicy, launch_request, launch_token, tokens_in_use
 from controller.core.machines.on_demand_taint import node_taints
+from controller.core.machines.opening import opens_together
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, StoppingError, ValidationError
@@ -65,6 +66,7 @@ def prepare(
     launches: list[Launch] = []
     refused: list[Refusal] = []
     mixed: list[tuple[Provisioner, Sequence[PlannedNode], Sequence[PlannedNode]]] = []
+    group = ""
     for name in sorted({node.provisioner for node in planned}):
         nodes = [node for node in planned if node.provisioner == name]
         launchable = _launchable(name, snapshot)
@@ -85,7 +87,9 @@ def prepare(
                 refused.append(Refusal(tuple(node.pods), allotment.refusal))
                 continue
             taints = node_taints(node, pods) if policy.on_demand_taint else ()
-            request = launch_request(allotment, provisioner, template, types, token, policy.on_record, taints)
+            if policy.open_together and not group and opens_together(planned, pods):
+                group = token
+            request = launch_request(allotment, provisioner, template, types, token, policy.on_record, taints, group)
             launches.append(Launch(node, request))
     return Prepared(alike_together(launches), tuple(refused), tuple(mixed))
 

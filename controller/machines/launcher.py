@@ -16,8 +16,8 @@ from typing import Any
 
 import structlog
 
-from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import OPENS_WITH, PROVISIONER_NAME
 from controller.core.api.node import Node, Taint
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import PodKey
@@ -126,6 +126,8 @@ class Launcher:
         try:
             instance = self._cloud.create(request)
             began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
+            if request.opens_with:
+                marks = FrozenMap({**marks, OPENS_WITH: request.opens_with})
             launch = Launched(
                 instance,
                 request.provisioner,

@@ -59,7 +59,7 @@ def test_the_settings_are_the_ones_that_the_controller_reads() -> None:
         preference_premium=0.5,
         termination_grace_period="2h", surge_single_replicas=True, initialization_deadline="20m",
         plan_ahead_owners=True,
-        pod_deletion_cost=False, on_demand_taint=False, node_repair=False, node_repair_after="45m", plan_ahead="none",
+        pod_deletion_cost=False, on_demand_taint=False, open_together=False, node_repair=False, node_repair_after="45m", plan_ahead="none",
         create_fleet_bucket="100/10", launch_bucket="1000/2",
         node_cost_per_hour=0.01, assumed_cpu_use=0.3, zone_max_share=0.4, zone_premium=0.05,
         device_classes=FrozenMap({"gpu.nvidia.com": "nvidia.com/gpu"}),

@@ -24,6 +24,9 @@ WRITTEN_ANNOTATION = "karpenter.sh/pod-deletion-cost"
 SPOT = "spot"
 ON_DEMAND = "on-demand"
 
+OPENS_WITH = "karpenter.sh/opens-with"
+"""Annotation of a Node that was created cordoned: a name that it shares with the nodes it is uncordoned with."""
+
 TERMINATION_FINALIZER = "karpenter.sh/termination"
 
 AWS_GROUP = "karpenter.k8s.aws"

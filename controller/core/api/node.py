@@ -24,6 +24,10 @@ class Taint:
     effect: str = "NoSchedule"
 
 
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
+"""What a cordoned node counts as (kube-scheduler's NodeUnschedulable filter asks for a toleration of it)."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnhealthyCondition:
     """A condition that is not as on a healthy node. `since`: Unix seconds of its last transition."""

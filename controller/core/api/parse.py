@@ -26,7 +26,8 @@ from controller.core.api.document import (
     whole,
 )
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.node import AGENT_CONDITIONS, READY, Node, Taint, UnhealthyCondition
+from controller.core.api.labels import OPENS_WITH
+from controller.core.api.node import AGENT_CONDITIONS, READY, UNSCHEDULABLE, Node, Taint, UnhealthyCondition
 from controller.core.api.pod import (
     NodeSelectorTerm,
     OwnerReference,
@@ -157,19 +158,23 @@ def _pod_volumes(pod_name: str, value: object) -> tuple[PodVolume, ...]:
 
 
 def parse_node(obj: Document) -> Node:
-    """A v1 Node."""
+    """A v1 Node. One that is about to be opened (`core.machines.opening`) counts as open: as neither unschedulable nor
+    tainted so."""
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
+    annotations = string_map(meta.get("annotations"))
+    opens = OPENS_WITH in annotations
+    taints = (taint(each) for each in objects(spec.get("taints")))
     conditions = objects(status.get("conditions"))
     return Node(
         name=text(meta.get("name")),
         uid=text(meta.get("uid")),
         provider_id=text(spec.get("providerID")),
         labels=string_map(meta.get("labels")),
-        annotations=string_map(meta.get("annotations")),
+        annotations=annotations,
         finalizers=texts(meta.get("finalizers")),
         owners=owner_references(meta.get("ownerReferences")),
-        taints=tuple(taint(each) for each in objects(spec.get("taints"))),
-        unschedulable=spec.get("unschedulable") is True,
+        taints=tuple(each for each in taints if not opens or each != UNSCHEDULABLE),
+        unschedulable=spec.get("unschedulable") is True and not opens,
         capacity=readable_resources(status.get("capacity")),
         allocatable=readable_resources(status.get("allocatable")),
         ready=any(c.get("type") == READY and c.get("status") == "True" for c in conditions),

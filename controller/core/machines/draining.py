@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.core.api.labels import EXCLUDE_BALANCERS
-from controller.core.api.node import Node
+from controller.core.api.node import UNSCHEDULABLE, Node
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import parse_time
-from controller.core.scheduling.taints import UNSCHEDULABLE, tolerates
+from controller.core.scheduling.taints import tolerates
 
 STUCK_TERMINATING_SECONDS = 60.0
 """Past metadata.deletionTimestamp, which includes the grace period (Karpenter v0.27's value)."""

@@ -62,6 +62,8 @@ class LaunchPolicy:
     """See LaunchRequest."""
     on_demand_taint: bool = False
     """The setting `onDemandTaint`."""
+    open_together: bool = False
+    """Whether nodes may be opened to pods together (`opening`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ def launch_request(
     token: str,
     on_record: bool = False,
     node_taints: tuple[Taint, ...] = (),
+    opens_with: str = "",
 ) -> LaunchRequest:
     """The request for one planned node. `types` are all of its Provisioner, by name: the cloud may launch another
     offering than those asked for, whose fit and price are then checked by its entry."""
@@ -142,4 +145,5 @@ def launch_request(
         on_record=on_record,
         first_choice=tuple(each for each in allotment.offerings if each in planned.first_choice),
         node_taints=node_taints,
+        opens_with=opens_with,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import HOSTNAME, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.labels import HOSTNAME, OPENS_WITH, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import OwnerReference
 from controller.core.api.provisioner import Provisioner
@@ -63,7 +63,7 @@ def node_document(
     status.
 
     `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations, `taints` further
-    taints.
+    taints. A Node that is opened later (`opening`) is created cordoned.
     """
     annotations = {**provisioner.annotations, **marks}
     token = token or instance.tags.get(LAUNCH_TOKEN, "")
@@ -80,14 +80,18 @@ def node_document(
             "finalizers": [TERMINATION_FINALIZER],
             "ownerReferences": [owner_reference(provisioner)],
         },
-        "spec": {"providerID": instance.provider_id, **({"taints": every} if every else {})},
+        "spec": {
+            "providerID": instance.provider_id,
+            **({"taints": every} if every else {}),
+            **({"unschedulable": True} if OPENS_WITH in marks else {}),
+        },
     }
 
 
 def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """A merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
 
-    Labels and annotations that exist keep their value. Finalizers of others stay.
+    Labels and annotations that exist keep their value. A Node that exists is open to pods already, and stays so. Finalizers of others stay.
     The owner becomes the Provisioner alone (as in Karpenter v0.27). Taints are not added: the kubelet registered with
     them, and one that was removed since was removed on purpose. A patch that replaces a list carries the
     resourceVersion it was made from, so that a list that changed meanwhile is not overwritten.
@@ -95,7 +99,7 @@ def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
     meta = wanted["metadata"]
     patch: dict[str, Any] = {}
     for part, have in (("labels", node.labels), ("annotations", node.annotations)):
-        lacking = {key: value for key, value in meta.get(part, {}).items() if key not in have}
+        lacking = {key: value for key, value in meta.get(part, {}).items() if key not in have and key != OPENS_WITH}
         if lacking:
             patch[part] = lacking
     patch |= _missing_lists(node, meta)

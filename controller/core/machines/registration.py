@@ -9,6 +9,7 @@ from controller.core.api.labels import (
     CAPACITY_TYPE,
     INITIALIZED,
     INSTANCE_TYPE,
+    OPENS_WITH,
     PROVISIONER_NAME,
     TERMINATION_FINALIZER,
     ZONE,
@@ -53,12 +54,16 @@ def not_initialized_because(node: Node, provisioner: Provisioner, expected: Reso
 
 
 def registration_patch(
-    node: Node, provisioner: Provisioner, expected: Resources = EMPTY, from_instance: dict[str, Any] | None = None
+    node: Node,
+    provisioner: Provisioner,
+    expected: Resources = EMPTY,
+    from_instance: dict[str, Any] | None = None,
+    opens: bool = False,
 ) -> dict[str, Any]:
     """One merge patch with all that the node lacks: finalizer, owner, labels of a self-registered node, initialized.
 
-    `from_instance` is the document of `node_documents.node_document` when the instance was looked up. Empty: nothing to
-    do.
+    `from_instance` is the document of `node_documents.node_document` when the instance was looked up. `opens`: the node
+    was created cordoned and is opened to pods; before that it is not initialized. Empty: nothing to do.
     """
     wanted = from_instance or {
         "metadata": {
@@ -73,6 +78,14 @@ def registration_patch(
         meta = wanted["metadata"]
         wanted = {"metadata": {key: meta[key] for key in ("finalizers", "ownerReferences")}}
     patch = missing_metadata(node, wanted)
-    if node.labels.get(INITIALIZED) != "true" and not not_initialized_because(node, provisioner, expected):
+    if opens:
+        patch.setdefault("metadata", {}).setdefault("annotations", {})[OPENS_WITH] = None
+        patch.setdefault("spec", {})["unschedulable"] = None
+    takes_pods = opens or OPENS_WITH not in node.annotations
+    if (
+        takes_pods
+        and node.labels.get(INITIALIZED) != "true"
+        and not not_initialized_because(node, provisioner, expected)
+    ):
         patch.setdefault("metadata", {}).setdefault("labels", {})[INITIALIZED] = "true"
     return patch

@@ -10,9 +10,6 @@ from controller.core.api.pod import Toleration
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep a pod away; PreferNoSchedule only discourages."""
 
-UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""What a cordoned node counts as (kube-scheduler's NodeUnschedulable filter asks for a toleration of it)."""
-
 ON_DEMAND_TAINT = Taint("karpenter.sh/on-demand", effect="PreferNoSchedule")
 """Of nodes that are on demand because pods ask for it. It is for kube-scheduler alone: plans ignore it."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.node import Node, Taint
+from controller.core.api.node import UNSCHEDULABLE, Node, Taint
 from controller.core.api.pod import Resources
 from controller.core.cloud import InstanceType
-from controller.core.scheduling.taints import ON_DEMAND_TAINT, UNSCHEDULABLE
+from controller.core.scheduling.taints import ON_DEMAND_TAINT
 
 EPHEMERAL_TAINTS = frozenset(
     {

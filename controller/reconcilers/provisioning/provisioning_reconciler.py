@@ -362,7 +362,7 @@ class ProvisioningReconciler:
         fresh, now = self._under_way.counted_in(self._informers.snapshot()), self._clock.now()
         settings = self._settings.current
         guards = Guards(settings.launch_limits or LaunchLimits(), fresh, view.types, now)
-        policy = LaunchPolicy(on_demand_taint=settings.on_demand_taint)
+        policy = LaunchPolicy(on_demand_taint=settings.on_demand_taint, open_together=settings.open_together)
         prepared = prepare(planned, fresh, view.types, snapshot.pods, policy, guards)
         for refusal in prepared.refused:
             self._skip(record, refusal.pods, f"Not launched: {refusal.reason}")

@@ -8,13 +8,14 @@ import numpy as np
 
 from controller.core.api import labels
 from controller.core.api.labels import FIELD_NAME
+from controller.core.api.node import UNSCHEDULABLE
 from controller.core.api.pod import Toleration
 from controller.core.provisioning.offerings.label_masks import LabelColumns, LabelValue, encode
 from controller.core.provisioning.pods.daemons import Daemon
 from controller.core.provisioning.pods.relaxation import Choice, choice
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
 from controller.core.scheduling.requirements import Requirements
-from controller.core.scheduling.taints import UNSCHEDULABLE, untolerated
+from controller.core.scheduling.taints import untolerated
 from controller.core.state.snapshot import StateNode
 
 ALL_OFFERINGS = np.uint64(2**64 - 1)
