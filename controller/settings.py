@@ -69,7 +69,7 @@ class Settings:
     surge_single_replicas: bool = _setting("surgeSingleReplicas")
     pod_deletion_cost: bool = _setting("podDeletionCost")
     on_demand_taint: bool = _setting("onDemandTaint")
-    open_together: bool = _setting("openTogether")
+    place_as_planned: bool = _setting("placeAsPlanned")
     node_repair: bool = _setting("nodeRepair")
     node_repair_after_seconds: float = _setting("nodeRepairAfter")
     initialization_deadline_seconds: float = _setting("initializationDeadline")

@@ -164,7 +164,7 @@ def test_every_key_is_read() -> None:
         surge_single_replicas=True,
         pod_deletion_cost=False,
         on_demand_taint=False,
-        open_together=False,
+        place_as_planned=False,
         node_repair=False,
         node_repair_after_seconds=2700.0,
         initialization_deadline_seconds=1200.0,

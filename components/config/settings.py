@@ -112,7 +112,7 @@ class SettingsConfig:
     plan_ahead_owners: bool = setting("planAheadOwners")
     pod_deletion_cost: bool = setting("podDeletionCost")
     on_demand_taint: bool = setting("onDemandTaint")
-    open_together: bool = setting("openTogether")
+    place_as_planned: bool = setting("placeAsPlanned")
     node_repair: bool = setting("nodeRepair")
     node_repair_after: str = setting("nodeRepairAfter")
     initialization_deadline: str = setting("initializationDeadline")

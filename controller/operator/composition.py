@@ -51,6 +51,7 @@ from controller.reconcilers.nodes.consistency_reconciler import ConsistencyRecon
 from controller.reconcilers.nodes.disk_pressure_reconciler import DiskPressureReconciler
 from controller.reconcilers.nodes.garbage_collection_reconciler import GarbageCollectionReconciler, GarbageTimes
 from controller.reconcilers.nodes.interruption_reconciler import InterruptionReconciler
+from controller.reconcilers.nodes.opening_reconciler import OpeningReconciler
 from controller.reconcilers.nodes.registration_reconciler import RegistrationReconciler
 from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
 from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
@@ -210,6 +211,7 @@ class Operator:
         yield RefreshReconciler(context), Runs.STANDBY
         yield ProvisioningReconciler(context), Runs.PODS_WAIT
         yield RegistrationReconciler(context), Runs.PODS_WAIT
+        yield OpeningReconciler(context), Runs.PODS_WAIT
         yield TerminationReconciler(context, times.termination), Runs.PODS_WAIT
         yield DeprovisioningReconciler(context, methods, executor, times.deprovisioning), Runs.LEADING
         yield EmptinessReconciler(context, emptiness, executor), Runs.LEADING

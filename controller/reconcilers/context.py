@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.cloud.catalogs import Catalogs
+from controller.core.api.frozen import EMPTY
 from controller.core.cloud import Cloud
+from controller.core.machines.on_their_way import ExpectedPod
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
@@ -34,6 +37,8 @@ class Planning:
     """Pods wait for their plan: the batch window is open, or the plan is being made."""
     launching: frozenset[str] = frozenset()
     """Launch tokens of nodes whose launch has not ended."""
+    expected: Mapping[str, ExpectedPod] = EMPTY
+    """The pods of the last plan that were not bound when it was made, by uid."""
 
 
 @dataclass(frozen=True, slots=True)

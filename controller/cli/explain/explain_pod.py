@@ -17,7 +17,8 @@ from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.quantity import in_words
 from controller.core.provisioning import PlannedNode, SchedulingPlan
-from controller.core.provisioning.problem import opted_out, provisionable
+from controller.core.provisioning.problem import opted_out, preempting, provisionable
+from controller.core.state.snapshot import Snapshot
 
 MOST_NODES = 10
 """Nodes that are named."""
@@ -75,8 +76,8 @@ def _bound(cluster: ClusterView, pod: Pod) -> tuple[str, tuple[Section, ...]]:
 
 def _waiting(cluster: ClusterView, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
     """By the controller's own predicate and plan."""
-    if not provisionable(pod):
-        return f"gets no node: {_not_served(pod)}", ()
+    if not provisionable(pod, cluster.snapshot):
+        return f"gets no node: {_not_served(pod, cluster.snapshot)}", ()
     if opted_out(pod):
         return "gets no node: its affinity asks for nodes that no Provisioner makes (karpenter.sh/provisioner-name)", ()
     plan = cluster.plan()
@@ -105,7 +106,7 @@ def _served(cluster: ClusterView, plan: SchedulingPlan, pod: Pod, now: float) ->
     return _planned(outcome, pod, cluster.options.preference_premium)
 
 
-def _not_served(pod: Pod) -> str:
+def _not_served(pod: Pod, snapshot: Snapshot) -> str:
     if pod.terminating:
         return "it is being deleted"
     if pod.terminal:
@@ -114,7 +115,7 @@ def _not_served(pod: Pod) -> str:
         return "DaemonSet pods never cause a launch"
     if pod.static:
         return "it is a static pod"
-    if pod.nominated_node_name:
+    if preempting(pod, snapshot):
         return f"kube-scheduler is preempting pods for it on {pod.nominated_node_name}"
     if pod.spec.gated:
         return "it has scheduling gates (spec.schedulingGates); whoever set them must remove them"

@@ -80,7 +80,7 @@ class Assessment:
 
 def assess(cluster: ClusterView, now: float) -> Assessment:
     """Assess a cluster by the controller's own first plan (budget 0). `now` in Unix seconds."""
-    pods = [pod for pod in cluster.snapshot.pods.values() if provisionable(pod)]
+    pods = [pod for pod in cluster.snapshot.pods.values() if provisionable(pod, cluster.snapshot)]
     if not 0 < len(pods) <= MOST_PLANNED:
         return Assessment(tuple(_waiting(pods, {})), limit_statuses(cluster, now))
     plan = cluster.first_plan(cluster.problem())

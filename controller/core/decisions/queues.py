@@ -21,7 +21,7 @@ class Queue:
 
 def queues(snapshot: Snapshot, now: float) -> tuple[Queue, ...]:
     """`pods`: pending pods that are ours to serve. `starting`, `terminating`: our nodes. `now` in Unix seconds."""
-    pods = (p.created for p in snapshot.unbound if provisionable(p) and not opted_out(p))
+    pods = (p.created for p in snapshot.unbound if provisionable(p, snapshot) and not opted_out(p))
     ours = [state.node for state in owned(snapshot)]
     initialized = {state.name for state in owned(snapshot) if state.initialized}
     starting = (node.created for node in ours if node.deleted_at is None and node.name not in initialized)

@@ -91,10 +91,10 @@ def node_document(
 def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """A merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
 
-    Labels and annotations that exist keep their value. A Node that exists is open to pods already, and stays so. Finalizers of others stay.
-    The owner becomes the Provisioner alone (as in Karpenter v0.27). Taints are not added: the kubelet registered with
-    them, and one that was removed since was removed on purpose. A patch that replaces a list carries the
-    resourceVersion it was made from, so that a list that changed meanwhile is not overwritten.
+    Labels and annotations that exist keep their value. A Node that exists is open to pods already, and stays so.
+    Finalizers of others stay. The owner becomes the Provisioner alone (as in Karpenter v0.27). Taints are not added:
+    the kubelet registered with them, and one that was removed since was removed on purpose. A patch that replaces a
+    list carries the resourceVersion it was made from, so that a list that changed meanwhile is not overwritten.
     """
     meta = wanted["metadata"]
     patch: dict[str, Any] = {}

@@ -7,15 +7,29 @@ limits and topology know them. The Node takes the place of its stand-in as soon 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node
+from controller.core.api.pod import PodKey
 from controller.core.cloud import LaunchRequest
 from controller.core.machines.launching import tokens_in_use
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot, StateNode
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPod:
+    """A planned pod, and the node that the last plan has it on: its name, or that of its stand-in."""
+
+    key: PodKey
+    node: str
+
+
+def names_of(node: Node) -> tuple[str, str]:
+    """A node's name, and the name of the stand-in that it was planned under."""
+    return node.name, stand_in_name(node.annotations.get(LAUNCH_TOKEN, ""))
 
 
 def stand_in_name(token: str) -> str:

@@ -1,14 +1,15 @@
-"""Open the nodes of a plan to pods together.
+"""Open the nodes of a plan to pods together, once each pod is nominated to the node that it was planned for.
 
-kube-scheduler fills the nodes that are Ready first with pods that were planned for the others, in another mix, and
-some of the pods then fit nowhere. So the nodes of a plan whose pods differ in their requests are created cordoned, and
-are uncordoned together.
+kube-scheduler prefers the emptiest of the nodes that it knows: it fills those that are Ready first with pods that were
+planned for others, in another mix, and some of the pods then fit nowhere. So the nodes of a plan whose pods differ in
+their requests are created cordoned (DaemonSets' pods tolerate that). A pod with `status.nominatedNodeName` is bound to
+that node if it fits there, and until then kube-scheduler leaves its room to it (ADR 84).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -16,12 +17,13 @@ from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
+from controller.core.machines.on_their_way import ExpectedPod, names_of
 from controller.core.provisioning.plan import PlannedNode
 
 
 def opens_together(planned: Sequence[PlannedNode], pods: Mapping[PodKey, Pod]) -> bool:
-    """Whether it matters to which of the planned nodes kube-scheduler binds first: there are several, and their pods
-    (`pods`: those of the plan) have different requests."""
+    """Whether it matters which pods kube-scheduler binds to which of the planned nodes: there are several, and their
+    pods (`pods`: those of the plan) differ in their requests."""
     if len(planned) < 2:
         return False
     specs = {id(spec): spec for spec in (pods[key].spec for node in planned for key in node.pods if key in pods)}
@@ -30,27 +32,41 @@ def opens_together(planned: Sequence[PlannedNode], pods: Mapping[PodKey, Pod]) -
 
 @dataclass(frozen=True, slots=True)
 class Openings:
-    """Which nodes are opened now. Times are seconds of a monotonic clock."""
+    """Which nodes are to be opened. Times are seconds of a monotonic clock."""
 
     uids: frozenset[str] = frozenset()
-    """Of the nodes that are opened."""
+    """Of the nodes that are to be opened now."""
     ready_since: Mapping[str, float] = EMPTY
     """When the first node of a group was seen Ready, by the group's name."""
     next_at: float = inf
-    """When Ready nodes need not wait for the others of their group any more."""
+    """When the Ready nodes of a group need not wait for its other nodes any more."""
 
 
-def openings(nodes: Iterable[Node], before: Openings, now: float, most_seconds: float) -> Openings:
+def openings(closed: Iterable[Node], before: Openings, now: float, most_seconds: float) -> Openings:
     """Open the Ready nodes of each group once all of its nodes are Ready, or one has been for `most_seconds`.
 
-    `nodes`: those that are not being deleted. `before`: what the last call returned.
+    `closed`: the nodes with the annotation that are not being deleted. `before`: what the last call returned.
     """
     groups: defaultdict[str, list[Node]] = defaultdict(list)
-    for node in nodes:
-        if group := node.annotations.get(OPENS_WITH):
-            groups[group].append(node)
-    ready = {group: [node.uid for node in members if node.ready] for group, members in groups.items()}
+    for node in closed:
+        groups[node.annotations[OPENS_WITH]].append(node)
+    ready = {group: [node.uid for node in nodes if node.ready] for group, nodes in groups.items()}
     since = {group: before.ready_since.get(group, now) for group, uids in ready.items() if uids}
     ends = {group: at if len(ready[group]) == len(groups[group]) else at + most_seconds for group, at in since.items()}
     opened = frozenset(uid for group, end in ends.items() if end <= now for uid in ready[group])
     return Openings(opened, since, min((end for end in ends.values() if end > now), default=inf))
+
+
+def expected_on(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod]) -> dict[str, ExpectedPod]:
+    """Those of the expected pods (by uid) that were planned for these nodes, each with its node's own name."""
+    own = {name: node.name for node in nodes for name in names_of(node)}
+    return {uid: ExpectedPod(pod.key, own[pod.node]) for uid, pod in expected.items() if pod.node in own}
+
+
+def pending(expected: Mapping[str, ExpectedPod], pods: Mapping[PodKey, Pod]) -> Iterator[tuple[str, Pod, str]]:
+    """Of the expected pods those that still have no node, each with its uid and the name of the node that it was
+    planned for."""
+    for uid, each in expected.items():
+        pod = pods.get(each.key)
+        if pod is not None and pod.uid == uid and not (pod.node_name or pod.terminating or pod.terminal):
+            yield uid, pod, each.node

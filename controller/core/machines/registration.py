@@ -40,10 +40,13 @@ def not_initialized_because(node: Node, provisioner: Provisioner, expected: Reso
 
     It is when Ready is True, none of the Provisioner's present startup taints is on it (key and effect), and every
     resource in `expected` (capacity of its instance type; empty when the type is unknown) is allocatable
-    (Karpenter v0.27's rule), and the cloud controller has taken its taint off (a rule of later versions).
+    (Karpenter v0.27's rule), the cloud controller has taken its taint off (a rule of later versions), and it is open to
+    pods (`opening`).
     """
     if not node.ready:
         return "condition Ready is not True"
+    if OPENS_WITH in node.annotations:
+        return "it is opened to pods together with other nodes of its plan"
     if any((taint.key, taint.effect) == CLOUD_CONTROLLER_TAINT for taint in node.taints):
         return f"taint {':'.join(CLOUD_CONTROLLER_TAINT)} is still there"
     for startup in provisioner.startup_taints:
@@ -54,16 +57,12 @@ def not_initialized_because(node: Node, provisioner: Provisioner, expected: Reso
 
 
 def registration_patch(
-    node: Node,
-    provisioner: Provisioner,
-    expected: Resources = EMPTY,
-    from_instance: dict[str, Any] | None = None,
-    opens: bool = False,
+    node: Node, provisioner: Provisioner, expected: Resources = EMPTY, from_instance: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """One merge patch with all that the node lacks: finalizer, owner, labels of a self-registered node, initialized.
 
-    `from_instance` is the document of `node_documents.node_document` when the instance was looked up. `opens`: the node
-    was created cordoned and is opened to pods; before that it is not initialized. Empty: nothing to do.
+    `from_instance` is the document of `node_documents.node_document` when the instance was looked up. Empty: nothing to
+    do.
     """
     wanted = from_instance or {
         "metadata": {
@@ -78,14 +77,6 @@ def registration_patch(
         meta = wanted["metadata"]
         wanted = {"metadata": {key: meta[key] for key in ("finalizers", "ownerReferences")}}
     patch = missing_metadata(node, wanted)
-    if opens:
-        patch.setdefault("metadata", {}).setdefault("annotations", {})[OPENS_WITH] = None
-        patch.setdefault("spec", {})["unschedulable"] = None
-    takes_pods = opens or OPENS_WITH not in node.annotations
-    if (
-        takes_pods
-        and node.labels.get(INITIALIZED) != "true"
-        and not not_initialized_because(node, provisioner, expected)
-    ):
+    if node.labels.get(INITIALIZED) != "true" and not not_initialized_because(node, provisioner, expected):
         patch.setdefault("metadata", {}).setdefault("labels", {})[INITIALIZED] = "true"
     return patch

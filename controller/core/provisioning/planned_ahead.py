@@ -17,7 +17,7 @@ from itertools import chain
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey, PodSpec
 from controller.core.provisioning.plan import ExistingPlacement, SchedulingProblem
-from controller.core.provisioning.problem import build, opted_out, provisionable, serves
+from controller.core.provisioning.problem import build, opted_out, preempting, provisionable, serves
 from controller.core.provisioning.topology.running_pods import selector_keys
 from controller.core.state.snapshot import Snapshot
 
@@ -42,12 +42,12 @@ def untried(snapshot: Snapshot) -> Untried:
     """The untried pods; none where no pod is marked, since then nothing is launched for pending pods."""
     marked, rest = list[Pod](), list[Pod]()
     for pod in snapshot.unbound:
-        if pod.nominated_node_name or not serves(snapshot, pod):
+        if preempting(pod, snapshot) or not serves(snapshot, pod):
             continue
         if not pod.unschedulable:
             if not pod.spec.gated:
                 rest.append(pod)
-        elif provisionable(pod) and not opted_out(pod):
+        elif provisionable(pod, snapshot) and not opted_out(pod):
             marked.append(pod)
     if not marked or not rest:
         return NONE_UNTRIED
@@ -126,4 +126,4 @@ def _still_waits(snapshot: Snapshot, planned: Pod) -> bool:
     now = snapshot.pods.get(planned.key)
     if now is None or now.uid != planned.uid or not serves(snapshot, now):
         return False
-    return provisionable(now) or now.node_name == planned.node_name != ""
+    return provisionable(now, snapshot) or now.node_name == planned.node_name != ""

@@ -61,7 +61,7 @@ def _coming(snapshot: Snapshot) -> dict[str, _Coming]:
     others, which are not made yet."""
     marked: dict[str, Pod] = {}
     for pod in snapshot.unbound:
-        if pod.owners and provisionable(pod) and serves(snapshot, pod) and not opted_out(pod):
+        if pod.owners and provisionable(pod, snapshot) and serves(snapshot, pod) and not opted_out(pod):
             marked.setdefault(pod.owners[0].uid, pod)
     owners = {uid: owner for uid, pod in marked.items() if (owner := _owner(snapshot, pod)) is not None}
     if not owners:

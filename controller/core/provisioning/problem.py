@@ -16,20 +16,27 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.state.snapshot import Snapshot, StateNode
 
 
-def provisionable(pod: Pod) -> bool:
-    """Whether a pod waits for capacity: unschedulable, not nominated, not of a DaemonSet, not static.
+def provisionable(pod: Pod, snapshot: Snapshot) -> bool:
+    """Whether a pod waits for capacity: unschedulable, not preempting others, not of a DaemonSet, not static.
 
     Unlike Karpenter v0.27, pods that are terminating or terminal do not count: kube-scheduler will not bind them.
     """
     return (
         pod.unschedulable
         and not pod.node_name
-        and not pod.nominated_node_name
         and not pod.terminating
         and not pod.terminal
         and not pod.daemon
         and not pod.static
+        and not preempting(pod, snapshot)
     )
+
+
+def preempting(pod: Pod, snapshot: Snapshot) -> bool:
+    """Whether kube-scheduler is removing pods for this one: pods of lower priority end on the node that it is nominated
+    to. Karpenter v0.27 takes every nominated pod for one, but others nominate too (the setting `placeAsPlanned`)."""
+    node = snapshot.nodes.get(pod.nominated_node_name) if pod.nominated_node_name else None
+    return node is not None and any(each.terminating and each.spec.priority < pod.spec.priority for each in node.pods)
 
 
 def reschedulable(pod: Pod) -> bool:
@@ -111,7 +118,7 @@ def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> 
 
     Pods of terminating namespaces are left out: they are deleted with the namespace.
     """
-    yield from (pod for pod in snapshot.unbound if provisionable(pod) and serves(snapshot, pod))
+    yield from (pod for pod in snapshot.unbound if provisionable(pod, snapshot) and serves(snapshot, pod))
     nodes = snapshot.nodes.values()
     going = [node for node in nodes if node.marked_for_deletion or node.node.deleted_at is not None]  # as node.leaving
     if without_nodes:

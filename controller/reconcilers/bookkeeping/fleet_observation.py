@@ -80,7 +80,7 @@ class ObservationReconciler:
         awaited: set[str] = set()
         started: dict[str, list[Pod]] = defaultdict(list)
         for pod in snapshot.pods.values():
-            if provisionable(pod) or (pod.phase == "Pending" and pod.uid in self._awaited):
+            if provisionable(pod, snapshot) or (pod.phase == "Pending" and pod.uid in self._awaited):
                 awaited.add(pod.uid)
             elif pod.uid in self._awaited and pod.node_name:
                 started[pod.node_name].append(pod)

@@ -15,7 +15,6 @@ from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.machines.cluster_proof import GOING
 from controller.core.machines.node_documents import node_document
-from controller.core.machines.opening import Openings, openings
 from controller.core.machines.registration import needs_instance, registration_patch
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
@@ -26,9 +25,6 @@ from controller.runtime.loops import ItemBackoff
 CATALOG_RETRY_SECONDS = 5.0
 WORKERS = 8
 """Nodes written at once: with one after the other, 500 nodes of a burst took most of a minute at 100 ms a request."""
-OPEN_SECONDS = 10.0
-"""The longest that a Ready node waits for the others that it is opened to pods with. As long as a batch of pods may
-take by default."""
 UNSEEN: dict[str, Any] = {}
 """In place of a document: the cloud does not list the instance (yet)."""
 ENDING: dict[str, Any] = {}
@@ -42,14 +38,12 @@ class RegistrationReconciler:
     name = "registration"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._settings, self._clock = context.settings, context.clock
         self._kube, self._informers = context.kube, context.informers
         self._cloud, self._catalogs = context.cloud, context.catalogs
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(context.clock, self.name)
         self._complete: dict[str, tuple[str, str]] = {}
         """Of the initialized nodes that lacked nothing, by uid: the Node's version, and its Provisioner's uid."""
-        self._openings = Openings()
         self._executor = context.executors.executor("initialize", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -60,19 +54,13 @@ class RegistrationReconciler:
         uids = {node.node.uid for node in owned}
         self._nodes.keep(uids)
         self._complete = {uid: seen for uid, seen in self._complete.items() if uid in uids}
-        now, most = self._clock.monotonic(), OPEN_SECONDS if self._settings.current.open_together else 0.0
-        self._openings = openings((node.node for node in owned), self._openings, now, most)
         starting = {node.provisioner_name for node in owned if node.node.ready and not node.initialized}
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
         ready = [node for node in owned if self._nodes.ready(node.node.uid)]
         due = [(node, patch) for node in ready if (patch := self._lacks(node, snapshot, view)) != {}]
         list(self._executor.map(lambda each: self._update(each[0].node, _owner(each[0], snapshot), view, each[1]), due))
         waiting_for_catalog = any(name not in view.types for name in starting)
-        return min(
-            self._nodes.next_try_seconds(),
-            self._openings.next_at - now,
-            CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"),
-        )
+        return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
 
     def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> dict[str, Any] | None:
         """What is to be written; None: the cloud is to be asked first. A node that lacks nothing is forgotten."""
@@ -82,7 +70,7 @@ class RegistrationReconciler:
         if needs_instance(node.node):
             return None
         try:
-            patch = self._patch(node.node, owner, view, None)
+            patch = _patch(node.node, owner, view, None)
         except ValueError as error:
             self._nodes.failed(uid, error, "Registration failed", node=node.name)
             return {}
@@ -98,7 +86,7 @@ class RegistrationReconciler:
         try:
             if patch is None:
                 document = self._instance_document(node, provisioner)
-                patch = {} if document is ENDING else self._patch(node, provisioner, view, document)
+                patch = {} if document is ENDING else _patch(node, provisioner, view, document)
             written = self._kube.patch(NODES, node.name, patch) if patch else None
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node changed during its registration", node=node.name, error=str(error))
@@ -115,19 +103,8 @@ class RegistrationReconciler:
         self._informers.learn(NODES, written)
         if _initializes(patch):
             self._log.info("Initialized node", node=node.name, provisioner=provisioner.name)
-        elif "unschedulable" in patch.get("spec", {}):
-            self._log.info("Opened node to pods", node=node.name, provisioner=provisioner.name)
         else:
             self._log.info("Registered node", node=node.name, provisioner=provisioner.name)
-
-    def _patch(
-        self, node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        """The patch. A node is not labelled initialized while its instance or its expected capacity is unknown."""
-        opens = node.uid in self._openings.uids
-        if provisioner.name not in view.types or document is UNSEEN:
-            return _without_initialized(registration_patch(node, provisioner, EMPTY, document, opens))
-        return registration_patch(node, provisioner, _expected(node, view), document, opens)
 
     def _instance_document(self, node: Node, provisioner: Provisioner) -> dict[str, Any] | None:
         """Labels known from the instance alone, for a kubelet that registered before its Node was created."""
@@ -137,6 +114,13 @@ class RegistrationReconciler:
         if instance is not None and instance.state in GOING:
             return ENDING
         return UNSEEN if instance is None or not instance.owned else node_document(instance, provisioner)
+
+
+def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None) -> dict[str, Any]:
+    """The patch. A node is not labelled initialized while its instance or its expected capacity is unknown."""
+    if provisioner.name not in view.types or document is UNSEEN:
+        return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
+    return registration_patch(node, provisioner, _expected(node, view), document)
 
 
 def _owner(node: StateNode, snapshot: Snapshot) -> Provisioner:

@@ -20,8 +20,7 @@ from controller.core.guards.spending import Guards, LaunchLimits
 from controller.core.machines.cluster_proof import NOT_YET, Standing
 from controller.core.machines.disk_pressure import with_learned_storage
 from controller.core.machines.launching import LaunchPolicy
-from controller.core.machines.node_documents import LAUNCH_TOKEN
-from controller.core.machines.on_their_way import stand_in_name
+from controller.core.machines.on_their_way import ExpectedPod, names_of, stand_in_name
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
@@ -31,7 +30,7 @@ from controller.core.provisioning.pods_to_come import is_to_come, pods_to_come, 
 from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
-from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.state.snapshot import Snapshot
 from controller.errors import (
     CloudError,
     InsufficientCapacityError,
@@ -79,14 +78,6 @@ class ProvisioningTimes:
 
     retrigger_seconds: float = 10.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedPod:
-    """A planned pod, and the node that the last plan has it on: its name, or that of its stand-in."""
-
-    key: PodKey
-    node: str
 
 
 class ProvisioningReconciler:
@@ -197,7 +188,7 @@ class ProvisioningReconciler:
         names = set(self._under_way.names)
         for node in snapshot.nodes.values():
             if node.takes_pods and (binding or not node.initialized):
-                names.update(_names_of(node))
+                names.update(names_of(node.node))
         if binding and now - self._nominated_at >= BINDING_SECONDS:
             self._nominated_at = now
             self._renew_nominations(snapshot)
@@ -213,14 +204,14 @@ class ProvisioningReconciler:
             if pod is None or pod.uid != uid or pod.node_name:
                 del self._expected[uid]
                 node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
-                self._elsewhere |= node is not None and each.node not in _names_of(node)
+                self._elsewhere |= node is not None and each.node not in names_of(node.node)
         return self._elsewhere
 
     def _renew_nominations(self, snapshot: Snapshot) -> None:
         """Let the nodes of the last plan stay nominated: the scheduler may bind any of the pods to any of them."""
         planned = {each.node for each in self._expected.values()}
         waiting = [pod for pod in snapshot.unbound if pod.uid in self._expected]
-        names = [node.name for node in snapshot.nodes.values() if not planned.isdisjoint(_names_of(node))]
+        names = [node.name for node in snapshot.nodes.values() if not planned.isdisjoint(names_of(node.node))]
         until = self._clock.now() + self._nomination_seconds()
         self._informers.submit(partial(_nominate_nodes, names=names, until=until, pods=waiting[:1]))
 
@@ -362,7 +353,7 @@ class ProvisioningReconciler:
         fresh, now = self._under_way.counted_in(self._informers.snapshot()), self._clock.now()
         settings = self._settings.current
         guards = Guards(settings.launch_limits or LaunchLimits(), fresh, view.types, now)
-        policy = LaunchPolicy(on_demand_taint=settings.on_demand_taint, open_together=settings.open_together)
+        policy = LaunchPolicy(on_demand_taint=settings.on_demand_taint, open_together=settings.place_as_planned)
         prepared = prepare(planned, fresh, view.types, snapshot.pods, policy, guards)
         for refusal in prepared.refused:
             self._skip(record, refusal.pods, f"Not launched: {refusal.reason}")
@@ -372,6 +363,7 @@ class ProvisioningReconciler:
         for launch in prepared.launches:
             self._expect(snapshot, stand_in_name(launch.request.token), launch.planned.pods)
         jobs = self._pipeline.begin(prepared.launches, partial(self._launched, snapshot, record))
+        self._planning.expected = dict(self._expected)
         self._under_way.add(prepared.launches, jobs, now, partial(self._launch_failed, record))
         self._under_way.settle()  # without threads, all have ended
 
@@ -463,11 +455,6 @@ def made_up(key: PodKey) -> bool:
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
     return [snapshot.pods[key] for key in keys if key in snapshot.pods and not made_up(key)]
-
-
-def _names_of(node: StateNode) -> tuple[str, str]:
-    """A node's name, and the name of the stand-in that it was planned under."""
-    return node.name, stand_in_name(node.node.annotations.get(LAUNCH_TOKEN, ""))
 
 
 def depends_on_pods(pod: Pod) -> bool:

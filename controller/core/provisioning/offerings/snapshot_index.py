@@ -65,7 +65,7 @@ class SnapshotIndex:
     @cached_property
     def pending(self) -> tuple[Pod, ...]:
         """Provisionable pods (see `provisionable`)."""
-        return tuple(filter(provisionable, self.snapshot.pods.values()))
+        return tuple(pod for pod in self.snapshot.pods.values() if provisionable(pod, self.snapshot))
 
     @cached_property
     def leaving(self) -> tuple[StateNode, ...]:

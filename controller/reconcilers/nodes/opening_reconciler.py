@@ -1,0 +1,120 @@
+"""Open nodes that were created cordoned: nominate their pods to them, then uncordon the nodes of a plan together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from controller.core.api.labels import OPENS_WITH
+from controller.core.api.node import Node
+from controller.core.api.pod import Pod
+from controller.core.machines.on_their_way import ExpectedPod
+from controller.core.machines.opening import Openings, expected_on, openings, pending
+from controller.core.state.snapshot import Snapshot
+from controller.errors import KubeError, NotFoundError
+from controller.kube.resources import NODES, PODS
+from controller.reconcilers.context import ReconcilerContext
+from controller.runtime.failure_log import FailureLog, Words
+from controller.runtime.loops import ItemBackoff
+
+OPEN_SECONDS = 10.0
+"""The longest that a Ready node waits for the others of its plan: as long as a batch window is open by default."""
+WORKERS = 8
+NOMINATED_SECONDS = 60.0
+"""How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it does while
+the taint of a node's cordon is still there."""
+MOST_NOMINATIONS = 5
+"""Of one pod to one node: where kube-scheduler never agrees, it places the pod elsewhere."""
+WORDS = Words("Pods are not nominated to the nodes that were planned for them", "Pods are nominated again")
+
+
+class OpeningReconciler:
+    """Act on nodes with the annotation `karpenter.sh/opens-with`, whoever created them and whatever the setting is."""
+
+    name = "opening"
+
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._informers, self._planning = context.kube, context.informers, context.planning
+        self._settings, self._clock = context.settings, context.clock
+        self._executor = context.executors.executor("open", WORKERS)
+        self._nodes = ItemBackoff(context.clock, self.name)
+        self._failures = FailureLog(context.clock, self.name)
+        self._log = structlog.get_logger(self.name)
+        self._openings = Openings()
+        self._nominated: dict[str, ExpectedPod] = {}
+        """Pods whose nominations are kept up, by uid."""
+        self._times: dict[str, int] = {}
+        """How often each of them was nominated."""
+        self._until = 0.0
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Open the nodes that are due, and renew the nominations that were cleared."""
+        if not snapshot.synced:
+            return 1.0
+        closed = [
+            node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
+        ]
+        now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
+        self._openings = openings(closed, self._openings, now, OPEN_SECONDS if wanted else 0.0)
+        self._nodes.keep({node.uid for node in closed})
+        due = [node for node in closed if node.uid in self._openings.uids and self._nodes.ready(node.uid)]
+        if due and wanted:
+            self._begin(due, now)
+        self._nominate(snapshot, now)
+        if due:
+            list(self._executor.map(self._open, due))
+        return min(self._nodes.next_try_seconds(), self._openings.next_at - now)
+
+    def _begin(self, nodes: Iterable[Node], now: float) -> None:
+        """Take up the pods that the last plan has on these nodes."""
+        self._nominated |= expected_on(nodes, self._planning.expected)
+        self._until = now + NOMINATED_SECONDS
+
+    def _nominate(self, snapshot: Snapshot, now: float) -> None:
+        """Nominate the pods that are pending and not nominated to their node; forget the others once time is over."""
+        if not self._nominated:
+            return
+        waiting = list(pending(self._nominated, snapshot.pods)) if now < self._until else []
+        self._nominated = {uid: self._nominated[uid] for uid, _, node in waiting if node in snapshot.nodes}
+        self._times = {uid: self._times.get(uid, 0) for uid in self._nominated}
+        lacking = [
+            (pod, node)
+            for uid, pod, node in waiting
+            if uid in self._nominated and pod.nominated_node_name != node and self._times[uid] < MOST_NOMINATIONS
+        ]
+        if not lacking:
+            return
+        for pod, _ in lacking:
+            self._times[pod.uid] += 1
+        began = self._clock.monotonic()
+        written = sum(self._executor.map(lambda each: self._write(*each), lacking))
+        seconds = round(self._clock.monotonic() - began, 3)
+        self._log.info("Nominated pods to the nodes that they were planned for", pod_count=written, seconds=seconds)
+
+    def _write(self, pod: Pod, node: str) -> bool:
+        namespace, name = pod.key
+        status = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        try:
+            written = self._kube.patch(PODS, name, status, namespace=namespace, subresource="status")
+        except NotFoundError as error:
+            self._log.debug("Pod was gone before it was nominated", pod=f"{namespace}/{name}", error=str(error))
+            return False
+        except KubeError as error:
+            self._failures.failed("pods", type(error).__name__, WORDS, error)
+            return False
+        self._failures.recovered("pods")
+        self._informers.learn(PODS, written)
+        return True
+
+    def _open(self, node: Node) -> None:
+        patch = {"metadata": {"annotations": {OPENS_WITH: None}}, "spec": {"unschedulable": None}}
+        try:
+            self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
+        except NotFoundError as error:
+            self._log.debug("Node was gone before it was opened", node=node.name, error=str(error))
+        except KubeError as error:
+            self._nodes.failed(node.uid, error, "Node is not opened to pods yet", node=node.name)
+        else:
+            self._nodes.succeeded(node.uid)
+            self._log.info("Opened node to pods", node=node.name)
