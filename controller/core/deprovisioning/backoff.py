@@ -17,6 +17,7 @@ from controller.core.api.pod import Pod
 from controller.core.deprovisioning.removal_command import CONSOLIDATION
 from controller.core.deprovisioning.versioned_json import (
     NewerRecordError,
+    read_annotation,
     read_versioned,
     unknown_members,
     write_versioned,
@@ -40,9 +41,6 @@ REST_COST: Final = 3.0
 """A pod that cools down counts so many times in the disruption cost: what moves it again must save so much more."""
 MOST_FAILURES: Final = 10**6
 _FAILURE_MEMBERS: Final = ("method", "generation", "at", "count")
-
-Delay = Callable[[int], float]
-"""Seconds to back off after so many failures in a row (1 or more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +71,8 @@ def workload(pod: Pod) -> str:
 
 
 def read_failure(node: StateNode) -> Failure | None:
-    """The failure on a node; None without one that can be parsed."""
-    text = node.node.annotations.get(FAILURE_ANNOTATION)
-    try:
-        return None if text is None else parse_failure(text)
-    except UnreadableJsonError:
-        return None
+    """The failure on a node; None without one that can be read."""
+    return read_annotation(node.node, FAILURE_ANNOTATION, parse_failure)
 
 
 def parse_failure(text: str) -> Failure:
@@ -116,9 +110,10 @@ def write_failure(failure: Failure) -> str:
     return write_versioned({name: getattr(failure, name) for name in _FAILURE_MEMBERS}, failure.unknown)
 
 
-def held_back(snapshot: Snapshot, method: str, now: float, delay: Delay) -> frozenset[str]:
+def held_back(snapshot: Snapshot, method: str, now: float, delay: Callable[[int], float]) -> frozenset[str]:
     """Names of nodes that the method leaves alone at `now` (Unix seconds): it failed on their Provisioner recently.
 
+    `delay`: seconds to back off after so many failures in a row (1 or more).
     Consolidation leaves alone the nodes of its failed commands only: other nodes, with other pods, may well go. An edit
     of the Provisioner's spec ends the back-off.
     """
@@ -171,11 +166,7 @@ def _recent(failure: Failure, now: float) -> bool:
 
 
 def _resting(node: StateNode, now: float) -> Resting:
-    text = node.node.annotations.get(RESTING_ANNOTATION)
-    try:
-        return Resting() if text is None else parse_resting(text, now)
-    except UnreadableJsonError:
-        return Resting()
+    return read_annotation(node.node, RESTING_ANNOTATION, lambda text: parse_resting(text, now)) or Resting()
 
 
 def parse_resting(text: str, now: float) -> Resting:

@@ -22,7 +22,7 @@ from controller.core.deprovisioning.backoff import REST_COST, Moves
 from controller.core.deprovisioning.candidates import Candidate, pod_cost
 from controller.core.deprovisioning.cost_screen import CostScreen
 from controller.core.deprovisioning.emptiness import EMPTY_NODES
-from controller.core.deprovisioning.gate import PASSING_REFUSALS, Gate
+from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, Command
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.deprovisioning.sets.removal_order import RemovalOrder
@@ -110,8 +110,6 @@ def judge(
     removed: Sequence[Candidate], everyone: Sequence[Candidate], simulator: Simulator, gate: Gate
 ) -> SearchResult:
     """Judge one removal now: its command, or the reason why it is not made (any more)."""
-    if not removed:
-        return SearchResult()
     for candidate in removed:
         if (refusal := gate.refusal(candidate)) is not None or not consolidatable(candidate):
             reason = refusal.reason if refusal else "consolidation is not wanted any more"
@@ -175,11 +173,10 @@ class _SearchPass:
                     self.kept.append((candidate, f"annotation {V1ALPHA5.keys.do_not_consolidate} is set"))
                 continue
             refusal = self.gate.refusal(candidate)
-            if refusal is not None:
-                if refusal.kind not in PASSING_REFUSALS:
-                    self.blocked.append((candidate, refusal.reason))
-            else:
+            if refusal is None:
                 eligible.append(candidate)
+            elif not refusal.temporary:
+                self.blocked.append((candidate, refusal.reason))
         return eligible
 
     def remove_empty(self, empty: Iterable[Candidate]) -> Iterator[Command]:
@@ -289,8 +286,7 @@ class _SearchPass:
         if self._least_cost(removed) > 0:
             return False
         self.simulations += 1
-        quick = replace(self.simulator, options=replace(self.simulator.options, budget_seconds=0.0))
-        outcome = self._without_taken(quick).simulate([candidate.node for candidate in removed])
+        outcome = self._without_taken(0.0).simulate([candidate.node for candidate in removed])
         return not outcome.problem and not outcome.replacements
 
     def _judge_singles(self, busy: Iterable[Candidate], judged_lately: frozenset[str]) -> list[str]:
@@ -322,16 +318,14 @@ class _SearchPass:
         if (refusal := self._screened(removed)) != "":
             return Worth(refusal=refusal)
         self.simulations += 1
-        options = self.simulator.options
-        limited = replace(options, budget_seconds=min(options.budget_seconds, most_seconds))
-        return _simulated(removed, self._without_taken(replace(self.simulator, options=limited)), self.totals)
+        return _simulated(removed, self._without_taken(most_seconds), self.totals)
 
     def _screened(self, removed: Sequence[Candidate]) -> str:
         """Why the removal is not worth it at best; empty when it may be."""
         return best_case_refusal(removed, self._least_cost(removed), self.totals)
 
-    def _without_taken(self, simulator: Simulator) -> Simulator:
-        return replace(simulator, going=simulator.going | self.taken)
+    def _without_taken(self, most_seconds: float) -> Simulator:
+        return replace(self.simulator.within(most_seconds), going=self.simulator.going | self.taken)
 
     def _least_cost(self, removed: Sequence[Candidate]) -> float:
         names = tuple(candidate.name for candidate in removed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.gate import PASSING_REFUSALS
 from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import Command
 
@@ -19,10 +18,9 @@ class DueReplacement:
     `method` as in Command.method, `reason` as in disruption.REASONS.
     """
 
-    def __init__(self, method: str, reason: str, most_simulations: int = MOST_SIMULATIONS) -> None:
+    def __init__(self, method: str, reason: str) -> None:
         self._method = method
         self._reason = reason
-        self._most = most_simulations
         self._skip = 0
         """How many of the nodes that pass the gate earlier passes simulated without a result."""
 
@@ -33,15 +31,15 @@ class DueReplacement:
         for candidate in due:
             if candidate.name in given.held_back:
                 continue
-            refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], self._reason)
+            refusal = given.gate.removal_refusal(candidate, self._reason)
             if refusal is not None:
-                if refusal.kind not in PASSING_REFUSALS:
+                if not refusal.temporary:
                     blocked.append((candidate, refusal.reason))
                 continue
             passed += 1
             if passed <= self._skip:
                 continue
-            if simulated == self._most:
+            if simulated == MOST_SIMULATIONS:
                 break
             simulated += 1
             outcome = given.simulator.simulate([candidate.node])

@@ -17,7 +17,6 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import format_time, parse_time
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.candidates import Candidate, candidates
-from controller.core.deprovisioning.gate import PASSING_REFUSALS
 from controller.core.deprovisioning.method import MethodInput, NodeAnnotations, Proposal
 from controller.core.deprovisioning.removal_command import EMPTINESS, Command
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -72,11 +71,11 @@ class Emptiness:
                 annotations.append(NodeAnnotations(node, {V1ALPHA5.keys.emptiness_timestamp: None}, judged.reason))
             elif judged.action is EmptinessAction.DELETE:
                 for candidate in candidates(given.snapshot, EMPTY, given.now, [node]):
-                    refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], EMPTY_NODES)
+                    refusal = given.gate.removal_refusal(candidate, EMPTY_NODES)
                     if refusal is None:
                         given.gate.grant([candidate])
                         commands.append(Command(EMPTINESS, EMPTY_NODES, judged.reason, (candidate,)))
-                    elif refusal.kind not in PASSING_REFUSALS:
+                    elif not refusal.temporary:
                         blocked.append((candidate, refusal.reason))
             elif not given.gate.engaged(node):  # a command's replacement waits for the pods of the nodes it replaces
                 stamp = {V1ALPHA5.keys.emptiness_timestamp: format_time(given.now)}

@@ -26,17 +26,22 @@ from controller.core.deprovisioning.records import engaged, recorded_commands
 from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot, StateNode
 
-PASSING_REFUSALS = frozenset({"leaving", "engaged", "nominated", "starting", "zone-left"})
-"""Kinds of refusal that are temporary: no event is published for them."""
+_TEMPORARY: Final = frozenset({"leaving", "engaged", "nominated", "starting", "zone-left"})
 DEFAULT_BUDGET: Final = Budget(count=None, share=0.10)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node must not be removed now. `kind`: one of PASSING_REFUSALS, pdb, do-not-evict or budget."""
+    """Why a node must not be removed now. `kind`: leaving, engaged, nominated, starting, zone-left, pdb, do-not-evict
+    or budget."""
 
     kind: str
     reason: str
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it ends by itself: no event is published for it."""
+        return self.kind in _TEMPORARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,10 @@ class Gate:
         if node.nominated_until > self.now:
             return Refusal("nominated", "pods are expected on the node")
         return self._pods_refuse(candidate.pods)
+
+    def removal_refusal(self, candidate: Candidate, reason: str) -> Refusal | None:
+        """Why the node must not be removed alone for `reason` (one of REASONS), disruption budgets included."""
+        return self.refusal(candidate) or self.over_budget([candidate], reason)
 
     def repair_refusal(self, candidate: Candidate) -> Refusal | None:
         """Why a broken node must not be removed. Its pods are asked where it is Ready: otherwise they serve nobody."""

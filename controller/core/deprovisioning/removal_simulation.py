@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import INSTANCE_TYPE
@@ -70,6 +70,11 @@ class Simulator:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snapshot_index", self.snapshot_index.at(self.snapshot))
+
+    def within(self, most_seconds: float) -> Simulator:
+        """The same simulator with so many seconds of work a simulation at most; 0: the first plan alone."""
+        seconds = min(self.options.budget_seconds, most_seconds)
+        return replace(self, options=replace(self.options, budget_seconds=seconds))
 
     def simulate(self, removed: Collection[StateNode]) -> Outcome:
         """The outcome if these nodes are removed together. Raises SearchInterruptedError."""

@@ -16,7 +16,6 @@ from typing import Final
 
 from controller.core.api.frozen import EMPTY
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.gate import PASSING_REFUSALS
 from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import REPAIR, Command
 from controller.core.machines.node_health import NOT_READY_SECONDS, Census, sickness
@@ -79,7 +78,7 @@ class Repair:
             refusal = given.gate.repair_refusal(candidate)
             if refusal is None:
                 commands.append(Command(REPAIR, UNHEALTHY, due.because, (candidate,)))
-            elif refusal.kind not in PASSING_REFUSALS:
+            elif not refusal.temporary:
                 blocked.append((candidate, refusal.reason))
         eligible = len(commands) + len(blocked)
         return Proposal(tuple(commands), tuple(blocked), eligible=eligible, again_seconds=soonest - given.now)

@@ -9,12 +9,14 @@ a version are of version 1: they were written before records had one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeVar
 
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Node
 from controller.core.untrusted_json import UnreadableJsonError, read_object, whole
 
+T = TypeVar("T")
 VERSION: Final = 1
 MEMBER: Final = "version"
 
@@ -30,6 +32,15 @@ def read_versioned(text: str) -> dict[str, Any]:
     if version > VERSION:
         raise NewerRecordError(f"is of version {version}; this controller reads up to {VERSION}")
     return members
+
+
+def read_annotation(node: Node, key: str, parse: Callable[[str], T]) -> T | None:
+    """The record in an annotation of a node; None without one that can be read."""
+    text = node.annotations.get(key)
+    try:
+        return None if text is None else parse(text)
+    except UnreadableJsonError:
+        return None
 
 
 def write_versioned(members: Mapping[str, Any], unknown: Mapping[str, Any]) -> str:

@@ -308,8 +308,7 @@ class CommandExecutor:
 
     def _outcome(self, seen: _Pass) -> Outcome:
         """What the removal leads to now: mostly all pods fit on what stands, which the first plan shows."""
-        options = replace(seen.simulator.options, budget_seconds=0.0)
-        quick = replace(seen.simulator, options=options).simulate(seen.staying)
+        quick = seen.simulator.within(0.0).simulate(seen.staying)
         return seen.simulator.simulate(seen.staying) if quick.replacements or quick.problem else quick
 
     def _part(self, seen: _Pass) -> tuple[_Pass, Outcome] | None:

@@ -13,7 +13,12 @@ from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod
-from controller.core.deprovisioning.versioned_json import read_versioned, unknown_members, write_versioned
+from controller.core.deprovisioning.versioned_json import (
+    read_annotation,
+    read_versioned,
+    unknown_members,
+    write_versioned,
+)
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.core.untrusted_json import UnreadableJsonError, number, whole
@@ -105,11 +110,7 @@ def parse_approval(text: str) -> Approval:
 
 def read_approval(node: StateNode) -> Approval | None:
     """The approval on a node; None without one that can be read."""
-    text = node.node.annotations.get(APPROVAL_ANNOTATION)
-    try:
-        return None if text is None else parse_approval(text)
-    except UnreadableJsonError:
-        return None
+    return read_annotation(node.node, APPROVAL_ANNOTATION, parse_approval)
 
 
 def approvals(snapshot: Snapshot) -> Mapping[str, Approval]:

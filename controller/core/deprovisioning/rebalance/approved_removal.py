@@ -14,7 +14,6 @@ from controller.core.deprovisioning.backoff import MOST_AHEAD_SECONDS, read_fail
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.consolidation_search import MOST_IN_A_SET, UNDERUTILIZED
 from controller.core.deprovisioning.emptiness import EMPTY_NODES
-from controller.core.deprovisioning.gate import PASSING_REFUSALS
 from controller.core.deprovisioning.method import MethodInput, NodeAnnotations, Proposal
 from controller.core.deprovisioning.rebalance.approval import (
     APPROVAL_ANNOTATION,
@@ -142,7 +141,7 @@ def _ready(nodes: Sequence[Candidate], given: MethodInput) -> tuple[list[Candida
         refusal = given.gate.refusal(each) or given.gate.over_budget(together, _reason(together))
         if refusal is None and len(ready) < MOST_IN_A_SET:
             ready.append(each)
-        elif refusal is not None and refusal.kind not in PASSING_REFUSALS:
+        elif refusal is not None and not refusal.temporary:
             blocked.append((each, refusal.reason))
     return ready, blocked
 

@@ -79,7 +79,7 @@ class _Search:
             staying = frozenset(self.stuck)
             limit = max(self.most_cost, program.least_cost(prices, staying) * (1 + 1e-6))
             removal = program.fewest_moves(limit, prices, staying)
-            goes = () if removal is None else self._chosen(removal.goes.tolist())
+            goes = () if removal is None else removal.goes
             if removal is None or frozenset(node.name for node in goes) in self.tried:
                 prices, known = {key: price / 2 for key, price in prices.items()}, known + 1
                 if known == MOST_KNOWN:
@@ -109,9 +109,7 @@ class _Search:
 
     def plan(self, goes: Sequence[Candidate], most_seconds: float) -> Outcome:
         """Plan the removal of a set with so much work at most, and keep it if it is the best so far."""
-        options = self.simulator.options
-        limited = replace(options, budget_seconds=min(options.budget_seconds, most_seconds))
-        outcome = replace(self.simulator, options=limited).simulate([node.node for node in goes])
+        outcome = self.simulator.within(most_seconds).simulate([node.node for node in goes])
         cost = math.inf if outcome.problem else self.before - sum(node.cost for node in goes) + outcome.cost
         self.tried[frozenset(node.name for node in goes)] = cost
         if outcome.problem:
@@ -124,9 +122,6 @@ class _Search:
     def _rank(self, choice: NodeChoice) -> tuple[float, float, float]:
         over = max(0.0, choice.cost - self.most_cost * (1 + 1e-9))
         return over, choice.moves, choice.cost
-
-    def _chosen(self, shares: Sequence[float]) -> tuple[Candidate, ...]:
-        return tuple(node for node, share in zip(self.nodes, shares, strict=True) if share >= 0.5)
 
     def _note_stuck(self, goes: Sequence[Candidate], outcome: Outcome) -> None:
         unplaced = {} if outcome.solved is None else {one.pod: one.reason for one in outcome.solved.plan.unplaced}

@@ -9,7 +9,7 @@ enabled does not matter: nothing happens before somebody approves the plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.candidates import Candidate
@@ -29,27 +29,19 @@ MOST_REPAIRS = 3
 """How often a plan one of whose steps would break a rule is made anew without that step's nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Free:
-    """Candidates that may go, and names of the others with the reason."""
-
-    nodes: tuple[Candidate, ...]
-    stays: Mapping[str, str]
-
-
 def plan_rebalance(given: MethodInput, over_bound: float = OVER_BOUND) -> RebalancePlan:
     """The plan for a fleet of at most so many times the lower bound, or for the cheapest one that is found.
 
     No plan costs more than the present fleet: where there is nothing to save it has no steps.
     """
-    free = _free(given)
+    stays = {each.name: reason for each in given.candidates if (reason := _stays_because(each, given))}
+    nodes = tuple(each for each in given.candidates if each.name not in stays)
     before = sum(candidate.cost for candidate in given.candidates)
-    fixed = before - sum(candidate.cost for candidate in free.nodes)
-    least = fixed + _bound(given, free.nodes)
-    empty = RebalancePlan(before, min(before, least), stays=_sorted(free.stays))
-    if before <= over_bound * least or not free.nodes:
+    fixed = before - sum(candidate.cost for candidate in nodes)
+    least = fixed + _bound(given, nodes)
+    empty = RebalancePlan(before, min(before, least), stays=_sorted(stays))
+    if before <= over_bound * least or not nodes:
         return empty
-    nodes, stays = free.nodes, dict(free.stays)
     for _ in range(MOST_REPAIRS + 1):
         choice = choose_nodes(nodes, given.simulator, over_bound * least - fixed)
         stays |= choice.stuck
@@ -74,17 +66,6 @@ def _saving(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(steps[:length])
 
 
-def _free(given: MethodInput) -> _Free:
-    free, stays = [], {}
-    for candidate in given.candidates:
-        reason = reason_to_stay(candidate, given.required) or _refused(candidate, given)
-        if reason:
-            stays[candidate.name] = reason
-        else:
-            free.append(candidate)
-    return _Free(tuple(free), stays)
-
-
 def reason_to_stay(candidate: Candidate, required: Mapping[str, str]) -> str:
     """Why no rebalance takes the node, whatever the gate says; `required` as in MethodInput. Empty: it may."""
     key = V1ALPHA5.keys.do_not_consolidate
@@ -95,9 +76,11 @@ def reason_to_stay(candidate: Candidate, required: Mapping[str, str]) -> str:
     return "its price is not known" if candidate.price is None else ""
 
 
-def _refused(candidate: Candidate, given: MethodInput) -> str:
-    reason = UNDERUTILIZED if candidate.pods else EMPTY_NODES
-    refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], reason)
+def _stays_because(candidate: Candidate, given: MethodInput) -> str:
+    """Why this plan does not take the node; empty when it may."""
+    if reason := reason_to_stay(candidate, given.required):
+        return reason
+    refusal = given.gate.removal_refusal(candidate, UNDERUTILIZED if candidate.pods else EMPTY_NODES)
     return refusal.reason if refusal is not None else ""
 
 

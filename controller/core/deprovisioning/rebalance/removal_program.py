@@ -26,9 +26,9 @@ TIE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """`goes`: N (candidates), the share of each that goes. `new_cost`: $ an hour of new nodes."""
+    """`goes`: candidates of which the program removes half or more. `new_cost`: $ an hour of new nodes."""
 
-    goes: Floats
+    goes: tuple[Candidate, ...]
     new_cost: float
 
 
@@ -58,24 +58,25 @@ class RemovalProgram:
         self._moves = np.array([float(len(node.pods)) for node in nodes])
 
     def fewest_moves(
-        self, most_cost: float, prices: Mapping[Hashable, float], staying: frozenset[str] = frozenset()
+        self, most_cost: float, prices: Mapping[Hashable, float], staying: frozenset[str]
     ) -> Removal | None:
         """The fewest moves by which candidates and new nodes cost so many $ an hour at most; None: there are none.
 
         `prices`: $ an hour of moving a pod of each class (see `pod_class`); `staying`: names of nodes that do not go.
         """
         program = LinearProgram()
-        goes, new, cost_row = self._add_room(program, self._moves + TIE, np.zeros(len(self._costs)), staying)
+        goes, new = self._add_room(program, self._moves + TIE, np.zeros(len(self._costs)), staying)
         limit = program.rows(np.array([-INFINITY]), np.array([most_cost - float(self._cost.sum())]))
-        program.entries(np.repeat(limit, len(goes)), goes, cost_row + self._learned(prices))
+        program.entries(np.repeat(limit, len(goes)), goes, self._learned(prices) - self._cost)
         program.entries(np.repeat(limit, len(new)), new, self._costs)
         try:
             values = program.solve().values
         except UnsolvedProgramError:
             return None
-        return Removal(values[goes], float(values[new] @ self._costs))
+        removed = tuple(node for node, share in zip(self._nodes, values[goes], strict=True) if share >= 0.5)
+        return Removal(removed, float(values[new] @ self._costs))
 
-    def least_cost(self, prices: Mapping[Hashable, float], staying: frozenset[str] = frozenset()) -> float:
+    def least_cost(self, prices: Mapping[Hashable, float], staying: frozenset[str]) -> float:
         """The least $ an hour of candidates and new nodes, by any number of moves."""
         program = LinearProgram()
         self._add_room(program, self._learned(prices) - self._cost, self._costs, staying)
@@ -83,10 +84,10 @@ class RemovalProgram:
 
     def _add_room(
         self, program: LinearProgram, of_going: Floats, of_new: Floats, staying: frozenset[str]
-    ) -> tuple[np.ndarray, np.ndarray, Floats]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Add a column for each candidate that goes and for each type, and a row for each resource's room.
 
-        Returns both columns' numbers, and what a candidate's removal adds to the cost (N, negative).
+        Return the numbers of both sets of columns.
         """
         ceilings = np.array([float(node.name not in staying) for node in self._nodes])
         goes, new = program.columns(of_going, ceilings), program.columns(of_new)
@@ -95,7 +96,7 @@ class RemovalProgram:
         for row, used, free, capacity in zip(rows, self._used, self._free, self._capacities, strict=True):
             program.entries(np.full(len(goes), row), goes, used + free)
             program.entries(np.full(len(new), row), new, -capacity)
-        return goes, new, -self._cost
+        return goes, new
 
     def _learned(self, prices: Mapping[Hashable, float]) -> Floats:
         return np.array([sum(prices.get(pod_class(pod), 0.0) for pod in node.pods) for node in self._nodes])

@@ -20,21 +20,6 @@ from controller.core.deprovisioning.rebalance.rebalance_plan import Launch, PodM
 from controller.core.deprovisioning.removal_simulation import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Nodes whose pods share new nodes. `launches`: numbers of the new nodes."""
-
-    nodes: tuple[Candidate, ...]
-    launches: frozenset[int]
-    saved: float
-
-    @property
-    def order(self) -> tuple[float, str]:
-        """Sorts first what saves most for each pod that moves."""
-        moves = sum(len(node.pods) for node in self.nodes)
-        return -self.saved / max(0.1, moves), self.nodes[0].name
-
-
 def divide(goes: Iterable[Candidate], outcome: Outcome, gate: Gate) -> tuple[Step, ...]:
     """The steps of a removal by the plan for all of its pods; every node passes the gate by itself."""
     nodes = sorted(goes, key=lambda node: node.name)
@@ -44,8 +29,8 @@ def divide(goes: Iterable[Candidate], outcome: Outcome, gate: Gate) -> tuple[Ste
     filling.add(empty)
     steps = filling.finish()
     filling = _Filling(gate, goals, UNDERUTILIZED)
-    for group in sorted(_groups(busy, goals), key=lambda group: group.order):
-        filling.add(group.nodes)
+    for group in sorted(_groups(busy, goals), key=goals.order):
+        filling.add(group)
     return (*steps, *filling.finish())
 
 
@@ -65,6 +50,12 @@ class _Goals:
         """Numbers of the new nodes that pods of these nodes go to, ascending."""
         return sorted({self.new[pod.key] for node in nodes for pod in node.pods if pod.key in self.new})
 
+    def order(self, group: Sequence[Candidate]) -> tuple[float, str]:
+        """Sort first the nodes that, with all new nodes of their pods, save most for each pod that moves."""
+        launched = sum(self.new_nodes[number].offering.cost for number in self.launches(group))
+        saved = sum(node.cost for node in group) - launched
+        return -saved / max(0.1, sum(len(node.pods) for node in group)), group[0].name
+
     def step(self, nodes: Sequence[Candidate], reason: str, waits_for: Iterable[str]) -> Step:
         """The step that removes these nodes; new nodes that it launches count as launched from now on."""
         new = [number for number in self.launches(nodes) if number not in self.launched]
@@ -80,26 +71,19 @@ class _Goals:
         return f"new-{self.launched.index(number) + 1}"
 
 
-def _groups(nodes: Sequence[Candidate], goals: _Goals) -> list[_Group]:
-    """The nodes in sets that have no new node in common."""
+def _groups(nodes: Sequence[Candidate], goals: _Goals) -> list[list[Candidate]]:
+    """The nodes in groups that have no new node in common."""
     joined: dict[int, set[int]] = {}
     for node in nodes:
         merged = set(goals.launches([node]))
         for number in list(merged):
             merged |= joined.get(number, set())
         joined.update(dict.fromkeys(merged, merged))
-    members: defaultdict[frozenset[int], list[Candidate]] = defaultdict(list)
-    groups = []
+    groups: defaultdict[object, list[Candidate]] = defaultdict(list)
     for node in nodes:
         numbers = goals.launches([node])
-        if numbers:
-            members[frozenset(joined[numbers[0]])].append(node)
-        else:
-            groups.append(_Group((node,), frozenset(), node.cost))
-    for launches, own in members.items():
-        cost = sum(goals.new_nodes[number].offering.cost for number in launches)
-        groups.append(_Group(tuple(own), launches, sum(node.cost for node in own) - cost))
-    return groups
+        groups[frozenset(joined[numbers[0]]) if numbers else node.name].append(node)
+    return list(groups.values())
 
 
 @dataclass(slots=True)

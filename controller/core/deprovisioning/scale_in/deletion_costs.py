@@ -53,7 +53,8 @@ def written(pod: Pod) -> bool:
 
 def removals(snapshot: Snapshot) -> list[CostChange]:
     """Take every cost off that we wrote."""
-    return [CostChange(pod, None) for pod in snapshot.pods.values() if _has_mark(pod) and not pod.terminating]
+    written_on = (pod for pod in snapshot.pods.values() if WRITTEN_ANNOTATION in pod.annotations)
+    return [CostChange(pod, None) for pod in written_on if not pod.terminating]
 
 
 def changes(snapshot: Snapshot, ranking: Sequence[str], now: float) -> list[CostChange]:
@@ -91,10 +92,6 @@ def _scalable_replicas(snapshot: Snapshot) -> Iterable[list[Pod]]:
 def _others_decide(pod: Pod) -> bool:
     """Whether the cost was set, changed or taken off by somebody else."""
     return (COST_ANNOTATION in pod.annotations or WRITTEN_ANNOTATION in pod.annotations) and not written(pod)
-
-
-def _has_mark(pod: Pod) -> bool:
-    return WRITTEN_ANNOTATION in pod.annotations
 
 
 def _node_costs(ranks: Mapping[str, int], pods: Mapping[str, Sequence[Pod]]) -> dict[str, int]:

@@ -57,8 +57,7 @@ def largest_part(
 
 def _fits(removed: Sequence[Candidate], staying: Collection[str], simulator: Simulator) -> Outcome | None:
     """The outcome if all their pods fit on what stands, beside all that wait or leave already, by the first plan."""
-    options = replace(simulator.options, budget_seconds=0.0)
-    apart = replace(simulator, options=options, going=simulator.going - frozenset(staying))
+    apart = replace(simulator.within(0.0), going=simulator.going - frozenset(staying))
     outcome = apart.simulate([each.node for each in removed])
     return None if outcome.problem or outcome.launches else outcome
 

@@ -132,8 +132,7 @@ def _move(crowd: _Crowd, name: str, given: MethodInput) -> tuple[Command | None,
     refused: list[tuple[Candidate, str]] = []
     simulated = 0
     for candidate in sorted(_candidates(crowd, name, given), key=_by_disruption):
-        refusal = given.gate.refusal(candidate) or given.gate.over_budget([candidate], UNDERUTILIZED)
-        if refusal is not None:
+        if given.gate.removal_refusal(candidate, UNDERUTILIZED) is not None:
             continue
         if simulated == MOST_SIMULATIONS:
             break
