@@ -23,8 +23,6 @@ from controller.core.zones.balance import (
 )
 from controller.errors import Problem
 
-MAX_LENGTH: Final = 256
-"""Characters of a warning, which the API server may cut from there on."""
 SHOWN: Final = 5
 """Unknown label keys, or instance types, told one by one; looking for what more keys may mean would take seconds."""
 SHOWN_CHARACTERS: Final = 40

@@ -51,20 +51,15 @@ from controller.runtime.loops import ItemBackoff
 NOBODY: PodKey = ("", "")
 CLOCKS_SECONDS = 5.0
 """By which EC2's clock may be behind ours; its times are whole seconds."""
+CONFIRM_SECONDS = 5.0
+"""After this long, a created Node that the watch has not delivered is read from the API server."""
+BLOCKING_SECONDS = 60.0
+"""How long an unsettled launch blocks planning. Later, garbage collection adopts its instance."""
+CONSISTENCY_SECONDS = 30.0
+"""How long EC2 may not show a new instance."""
 
 REFUSALS = (InsufficientCapacityError, NodeTemplateError, CloudUnauthorizedError)
 """Errors after which it is certain that nothing was launched."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchTimes:
-    """`confirm_seconds`: when a created Node that the watch has not delivered is read from the API server.
-    `blocking_seconds`: how long an unsettled launch blocks planning (later, garbage collection adopts its instance).
-    `consistency_seconds`: how long EC2 may not show a new instance."""
-
-    confirm_seconds: float = 5.0
-    blocking_seconds: float = 60.0
-    consistency_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +92,9 @@ class Launcher:
         cloud: Cloud,
         removals: Removals,
         clock: Clock,
-        times: LaunchTimes | None = None,
     ) -> None:
-        self._kube = kube
-        self._informers = informers
+        self._kube, self._informers, self._clock = kube, informers, clock
         self._cloud, self._removals = cloud, removals
-        self._clock = clock
-        self._times = times or LaunchTimes()
         self._log = structlog.get_logger("launcher")
         self._backoff = ItemBackoff(clock, "launcher")
         self._lock = Lock()
@@ -176,9 +167,9 @@ class Launcher:
     def unsettled(self) -> str:
         """Why another process might launch again what this one has launched; empty when it cannot.
 
-        It finds an instance by its Node, or by its tags once the cloud shows it, which takes `consistency_seconds`.
+        It finds an instance by its Node, or by its tags once the cloud shows it, which takes CONSISTENCY_SECONDS.
         """
-        now, seconds = self._clock.monotonic(), self._times.consistency_seconds
+        now, seconds = self._clock.monotonic(), CONSISTENCY_SECONDS
         with self._lock:
             unwritten = [each for each in self._unsettled.values() if each.written_at is None]
             hidden = [each for each in unwritten if now - each.began < seconds]
@@ -245,7 +236,7 @@ class Launcher:
             launches = list(self._unsettled.values())
         now = self._clock.monotonic()
         open_still = [launch for launch in launches if not self._settled(launch, snapshot, now)]
-        recent = [launch for launch in open_still if now - launch.began < self._times.blocking_seconds]
+        recent = [launch for launch in open_still if now - launch.began < BLOCKING_SECONDS]
         blocking = [launch for launch in recent if launch.token not in counted]
         held_back = self._held_back(blocking)
         return tuple(launch.instance.id for launch in blocking if not held_back.issuperset(launch.pods or (NOBODY,)))
@@ -255,7 +246,7 @@ class Launcher:
         now = self._clock.monotonic()
         with self._lock:
             launches = list(self._unsettled.values())
-        return self._held_back(each for each in launches if now - each.began < self._times.blocking_seconds)
+        return self._held_back(each for each in launches if now - each.began < BLOCKING_SECONDS)
 
     def _held_back(self, launches: Iterable[Launched]) -> frozenset[PodKey]:
         return frozenset(key for launch in launches if launch.name_taken for key in launch.pods)
@@ -270,7 +261,7 @@ class Launcher:
         if name in snapshot.nodes:
             self._forget(launch)
             return True
-        if now - launch.written_at >= self._times.confirm_seconds and self._backoff.ready(instance_id):
+        if now - launch.written_at >= CONFIRM_SECONDS and self._backoff.ready(instance_id):
             try:
                 self._kube.get(NODES, name)
             except NotFoundError:
@@ -311,7 +302,7 @@ class Launcher:
         try:
             instance = self._cloud.get(launch.instance.provider_id)
         except InstanceNotFoundError:
-            if self._clock.now() - launch.instance.launched_at >= self._times.consistency_seconds:
+            if self._clock.now() - launch.instance.launched_at >= CONSISTENCY_SECONDS:
                 self._forget(launch)
             raise
         if not instance.node_name:

@@ -29,7 +29,7 @@ from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
 from controller.kube.lease import LEASE_NAME, LeaseOptions
 from controller.kube.resources import CLUSTER_STATE, Resource
-from controller.machines.launcher import Launcher, LaunchTimes
+from controller.machines.launcher import Launcher
 from controller.machines.removals import Removals
 from controller.operator.configuration import ConfigurationTimes
 from controller.reconcilers.bookkeeping.decision_store import DecisionsReconciler
@@ -82,7 +82,6 @@ _log = structlog.get_logger("operator")
 class OperatorTimes:
     """Durations that are not settings, in one value, so that tests and simulations can compress them."""
 
-    launch: LaunchTimes = field(default_factory=LaunchTimes)
     termination: TerminationTimes = field(default_factory=TerminationTimes)
     garbage: GarbageTimes = field(default_factory=GarbageTimes)
     commands: CommandTimes = field(default_factory=CommandTimes)
@@ -126,13 +125,6 @@ RESTS = {
     Runs.POLLING: NO_REST,
 }
 """So the launches and the watches of a burst have most of the process."""
-
-
-def _repair_policy(settings: Settings) -> RepairPolicy:
-    return RepairPolicy(
-        sick_nodes=settings.node_repair,
-        not_ready_seconds=settings.node_repair_after_seconds,
-    )
 
 
 class Operator:
@@ -184,7 +176,6 @@ class Operator:
                 cloud=cloud,
                 removals=removals,
                 clock=edges.clock,
-                times=self._times.launch,
             ),
             removals=removals,
             clock=edges.clock,
@@ -206,7 +197,7 @@ class Operator:
         """Every loop, what it needs beside the context, and when it runs."""
         context, times = self._context, self._times
         emptiness, methods = Emptiness(), self._methods(settings)
-        repair = Repair(_repair_policy(settings))
+        repair = Repair(RepairPolicy(settings.node_repair, settings.node_repair_after_seconds))
         executor = CommandExecutor(context, (*methods, emptiness, repair), times.commands)
         yield RefreshReconciler(context), Runs.STANDBY
         yield ProvisioningReconciler(context), Runs.PODS_WAIT

@@ -87,14 +87,7 @@ def device_kinds(kube: KubeClient) -> tuple[Resource, ...]:
     A watch that never gets its first list would keep the controller from acting. Raises KubeError when the server does
     not answer.
     """
-    kinds = served_devices(kube)
-    try:
-        for resource in kinds:
-            kube.list(resource, field_selector=NO_OBJECT)
-    except (ForbiddenError, NotFoundError) as error:
-        _log.warning("Resource claims are not read: pods that have some get no node", error=str(error))
-        return ()
-    return kinds
+    return _listable(kube, served_devices(kube), "Resource claims are not read: pods that have some get no node")
 
 
 def owner_kinds(kube: KubeClient, settings: Settings) -> tuple[Resource, ...]:
@@ -102,15 +95,19 @@ def owner_kinds(kube: KubeClient, settings: Settings) -> tuple[Resource, ...]:
 
     Raises KubeError when the server does not answer.
     """
-    if not settings.plan_ahead_owners:
-        return ()
+    kinds = POD_OWNERS if settings.plan_ahead_owners else ()
+    return _listable(kube, kinds, "Pods to come are not planned for: planAheadOwners needs rights")
+
+
+def _listable(kube: KubeClient, kinds: tuple[Resource, ...], warning: str) -> tuple[Resource, ...]:
+    """These kinds; none, and a warning, when one is missing or may not be listed."""
     try:
-        for resource in POD_OWNERS:
+        for resource in kinds:
             kube.list(resource, field_selector=NO_OBJECT)
     except (ForbiddenError, NotFoundError) as error:
-        _log.warning("Pods to come are not planned for: planAheadOwners needs rights", error=str(error))
+        _log.warning(warning, error=str(error))
         return ()
-    return POD_OWNERS
+    return kinds
 
 
 def wait_for_answer(

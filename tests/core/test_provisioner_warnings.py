@@ -10,7 +10,7 @@ from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import SelectorRequirement
-from controller.core.provisioner_warnings import MAX_LENGTH, overlap, provisioner_warnings
+from controller.core.provisioner_warnings import overlap, provisioner_warnings
 from tests.factories import provisioner
 
 TYPES = frozenset({"m5.large", "m5.xlarge", "c5.large"})
@@ -122,7 +122,7 @@ def test_many_or_long_mistakes_stay_within_what_the_api_server_passes_on() -> No
     said = [str(each) for each in provisioner_warnings(provisioner(**fields), TYPES)]
     assert len(said) == 5 + 5 + 1 + 1
     assert said[10] == "spec.requirements: 94 more instance types that no region is known to sell"
-    assert max(map(len, said)) <= MAX_LENGTH
+    assert max(map(len, said)) <= 256, "the API server may cut longer warnings"
 
 
 ARM, AMD = (SelectorRequirement("kubernetes.io/arch", "In", (arch,)) for arch in ("arm64", "amd64"))

@@ -23,7 +23,7 @@ class DryRun:
     launched: tuple[PlannedNode, ...]
     refused: Mapping[PodKey, str]
     guards: frozenset[tuple[str, str]] = frozenset()
-    """(guard, Provisioner) of each refusal, see `guards.spending.GUARDS`."""
+    """(guard, Provisioner) of each refusal, see `guards.spending.Guards.refused`."""
 
     def reasons(self) -> Mapping[PodKey, str]:
         """The outcome for each pending pod, in a few words."""

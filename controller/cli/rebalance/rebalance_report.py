@@ -114,7 +114,7 @@ def _step(step: Step, cost: float) -> dict[str, Any]:
                 "pods": sorted(map(pod_digest, candidate.pods)),
                 "provisioner": candidate.provisioner.name,
                 "instanceType": candidate.node.node.labels.get(INSTANCE_TYPE, ""),
-                "capacityType": candidate.capacity_type,
+                "capacityType": candidate.node.node.capacity_type,
                 "costPerHour": round(candidate.cost, 6),
             }
             for candidate in step.removes

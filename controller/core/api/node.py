@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
+from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import OwnerReference, Resources
 
 READY: Final = "Ready"
@@ -60,6 +61,21 @@ class Node:
     created: float = 0.0
     deleted_at: float | None = None
     resource_version: str = field(default="", compare=False)
+
+    @property
+    def instance_type(self) -> str:
+        """The value of its label; empty without it. So are the zone and the capacity type."""
+        return self.labels.get(INSTANCE_TYPE, "")
+
+    @property
+    def zone(self) -> str:
+        """The zone's name."""
+        return self.labels.get(ZONE, "")
+
+    @property
+    def capacity_type(self) -> str:
+        """spot or on-demand."""
+        return self.labels.get(CAPACITY_TYPE, "")
 
     @property
     def not_ready_since(self) -> float | None:

@@ -38,7 +38,7 @@ from controller.core.api.pod import (
 from controller.core.api.requests import pod_limits, pod_requests
 
 # Version 4 is a third faster than 2. It marks values that are referenced more than once, so that equal specs may get
-# different keys: that costs a cache entry, and `_canonical` still makes them one object.
+# different keys: that costs a cache entry, and `interned` still makes them one object.
 _MARSHAL_VERSION: Final = 4
 
 _KEPT: Final = (
@@ -106,12 +106,7 @@ def _from_key(key: bytes) -> Parsed:
 
 
 def _both(spec: Document) -> Parsed:
-    return _canonical(_parse(spec)), pod_limits(spec)
-
-
-def interned(spec: PodSpec) -> PodSpec:
-    """An equal spec, the same object for all equal ones as long as the bounded cache holds it."""
-    return _canonical(spec)
+    return interned(_parse(spec)), pod_limits(spec)
 
 
 def _spec_bytes(spec: PodSpec) -> int:
@@ -119,8 +114,11 @@ def _spec_bytes(spec: PodSpec) -> int:
 
 
 @cached_by_bytes(_spec_bytes)
-def _canonical(spec: PodSpec) -> PodSpec:
-    """The first equal spec seen: documents that differ in the order of keys or in units share one object too."""
+def interned(spec: PodSpec) -> PodSpec:
+    """Return the first equal spec seen, as long as the bounded cache holds it.
+
+    Documents that differ in the order of keys or in units share one object too.
+    """
     return spec
 
 

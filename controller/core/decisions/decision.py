@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, CloudInstance
@@ -162,9 +161,13 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
 
 def node_details(node: StateNode) -> FrozenMap[str, str]:
     """Instance, type, zone and capacity type of a node."""
-    labels, details = node.node.labels, {"instance": node.node.provider_id.rpartition("/")[2]}
-    for name, key in (("instance_type", INSTANCE_TYPE), ("zone", ZONE), ("capacity_type", CAPACITY_TYPE)):
-        details[name] = labels.get(key, "")
+    own = node.node
+    details = {
+        "instance": own.provider_id.rpartition("/")[2],
+        "instance_type": own.instance_type,
+        "zone": own.zone,
+        "capacity_type": own.capacity_type,
+    }
     return FrozenMap({name: text for name, text in details.items() if text})
 
 

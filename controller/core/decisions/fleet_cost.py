@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from controller.core.cloud import Catalog, CpuCredits, InstanceType, PricedOffering
+from controller.core.cloud import Catalog, CpuCredits, InstanceType, Offering, PricedOffering
 from controller.core.provisioning.plan import Beside
 from controller.core.state.snapshot import Snapshot, StateNode
 
@@ -31,7 +30,7 @@ def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
     prices: dict[str, float] = {}
     unpriced = []
     for node in owned(snapshot):
-        entry = types.get(node.provisioner_name, {}).get(node.node.labels.get(INSTANCE_TYPE, ""))
+        entry = types.get(node.provisioner_name, {}).get(node.node.instance_type)
         price = node_price(node, entry)
         if price is None:
             unpriced.append(node.name)
@@ -43,7 +42,7 @@ def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
 def price_per_hour(nodes: Iterable[StateNode], types: Iterable[InstanceType]) -> float:
     """$ an hour of nodes of one Provisioner, without those whose price is not known."""
     by_name = {entry.name: entry for entry in types}
-    return sum(node_price(node, by_name.get(node.node.labels.get(INSTANCE_TYPE, ""))) or 0.0 for node in nodes)
+    return sum(node_price(node, by_name.get(node.node.instance_type)) or 0.0 for node in nodes)
 
 
 def owned(snapshot: Snapshot) -> Iterable[StateNode]:
@@ -56,17 +55,13 @@ def node_cost(node: StateNode, instance_type: InstanceType | None, beside: Besid
 
     None where the price is not known.
     """
-    labels = node.node.labels
-    zone, capacity_type = labels.get(ZONE), labels.get(CAPACITY_TYPE)
-    for offering in instance_type.offerings if instance_type else ():
-        if (offering.zone, offering.capacity_type) == (zone, capacity_type) and offering.price and instance_type:
-            credits = instance_type.credits
-            surplus = credits.surplus(beside.cpu_use * _cpu_asked(node)) if credits else 0.0
-            charges = beside.node + (offering.beside if beside.charges else 0.0)
-            return PricedOffering(
-                offering.price, instance_type.name, offering.zone, offering.capacity_type, charges, surplus
-            )
-    return None
+    offering = _priced(instance_type, node.node.zone, node.node.capacity_type)
+    if instance_type is None or offering is None:
+        return None
+    credits = instance_type.credits
+    surplus = credits.surplus(beside.cpu_use * _cpu_asked(node)) if credits else 0.0
+    charges = beside.node + (offering.beside if beside.charges else 0.0)
+    return PricedOffering(offering.price, instance_type.name, offering.zone, offering.capacity_type, charges, surplus)
 
 
 def added_surplus(node: StateNode, credits: CpuCredits, cpu: float, cpu_use: float) -> float:
@@ -82,13 +77,15 @@ def _cpu_asked(node: StateNode) -> float:
 
 def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:
     """The price of the node's own offering, available or not; None where it is not known."""
-    labels = node.node.labels
-    return node_price_of(instance_type, labels.get(ZONE), labels.get(CAPACITY_TYPE))
+    return node_price_of(instance_type, node.node.zone, node.node.capacity_type)
 
 
 def node_price_of(instance_type: InstanceType | None, zone: str | None, capacity_type: str | None) -> float | None:
     """The price of an offering; None where it is not known (a listed price of 0)."""
-    for offering in instance_type.offerings if instance_type else ():
-        if (offering.zone, offering.capacity_type) == (zone, capacity_type):
-            return offering.price or None
-    return None
+    offering = _priced(instance_type, zone, capacity_type)
+    return None if offering is None else offering.price
+
+
+def _priced(instance_type: InstanceType | None, zone: str | None, capacity_type: str | None) -> Offering | None:
+    offered = instance_type.offerings if instance_type else ()
+    return next((o for o in offered if (o.zone, o.capacity_type) == (zone, capacity_type) and o.price), None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Catalog, InstanceType, PricedOffering
@@ -55,11 +54,6 @@ class Candidate:
         """$ an hour, all in all, as plans count it; 0 when the price is not known."""
         return 0.0 if self.offering is None else self.offering.cost
 
-    @property
-    def capacity_type(self) -> str:
-        """spot or on-demand."""
-        return self.node.node.labels.get(CAPACITY_TYPE, "")
-
 
 def candidates(
     snapshot: Snapshot,
@@ -84,8 +78,7 @@ def candidates(
 def _candidate(
     node: StateNode, provisioner: Provisioner, types: Iterable[InstanceType], now: float, beside: Beside
 ) -> Candidate:
-    name = node.node.labels.get(INSTANCE_TYPE, "")
-    instance_type = next((entry for entry in types if entry.name == name), None)
+    instance_type = next((entry for entry in types if entry.name == node.node.instance_type), None)
     pods = leaving_pods(node)
     disruption = sum(map(pod_cost, pods)) * lifetime_left(node, provisioner, now)
     return Candidate(node, provisioner, instance_type, node_cost(node, instance_type, beside), pods, disruption)

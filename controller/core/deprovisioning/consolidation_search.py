@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.backoff import REST_COST, Moves
 from controller.core.deprovisioning.candidates import Candidate, pod_cost
@@ -341,14 +340,14 @@ class _SearchPass:
 
 def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
     """Nodes of the type, as many as are launched anew, those with most pods first."""
-    own = [each for each in judged.removed if each.node.node.labels.get(INSTANCE_TYPE) == kind]
+    own = [each for each in judged.removed if each.node.node.instance_type == kind]
     count = sum(node.offering.instance_type == kind for node in judged.worth.replacements)
     return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
 
 
 def launches_anew(command: Command) -> bool:
     """Whether a replacement has the type of a node that goes, so that a smaller set may do as well."""
-    own = {each.node.node.labels.get(INSTANCE_TYPE) for each in command.candidates}
+    own = {each.node.node.instance_type for each in command.candidates}
     return any(node.offering.instance_type in own for node in command.replacements)
 
 

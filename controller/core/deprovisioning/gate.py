@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.core.api.disruption import Budget
-from controller.core.api.labels import ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -85,7 +84,7 @@ class Gate:
         node = candidate.node
         if (taken := self._taken(node, own_command)) is not None:
             return taken
-        if (zone := node.node.labels.get(ZONE, "")) in self.zones_left:
+        if (zone := node.node.zone) in self.zones_left:
             return Refusal("zone-left", f"a zonal shift leaves {zone}: its nodes stay until it ends")
         if not node.initialized:
             return Refusal("starting", "the node is not initialized")

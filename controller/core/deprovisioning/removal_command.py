@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
@@ -56,8 +55,8 @@ class Command:
     def text(self) -> str:
         """The command in one line, for events and logs: action, nodes, replacements, and why."""
         nodes = ", ".join(
-            "/".join((c.name, c.node.node.labels.get(INSTANCE_TYPE, "?"), c.node.node.labels.get(CAPACITY_TYPE, "?")))
-            for c in self.candidates
+            f"{node.name}/{node.instance_type or '?'}/{node.capacity_type or '?'}"
+            for node in (candidate.node.node for candidate in self.candidates)
         )
         after = ", ".join(f"{n.offering.instance_type}/{n.offering.capacity_type}" for n in self.replacements)
         count = f"{len(self.candidates)} node{'s' if len(self.candidates) != 1 else ''}"

@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import Catalog, CpuCredits
 from controller.core.decisions.fleet_cost import added_surplus
@@ -132,8 +131,8 @@ class Simulator:
         return more
 
     def _credits(self, node: StateNode) -> CpuCredits | None:
-        name, types = node.node.labels.get(INSTANCE_TYPE), self.catalog.get(node.provisioner_name, ())
-        return next((entry.credits for entry in types if entry.name == name), None)
+        types = self.catalog.get(node.provisioner_name, ())
+        return next((entry.credits for entry in types if entry.name == node.node.instance_type), None)
 
 
 def _shares_new_node(plan: SchedulingPlan, keys: Collection[PodKey]) -> bool:

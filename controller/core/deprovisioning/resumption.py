@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.core.api.frozen import FrozenMap
-from controller.core.api.labels import ZONE
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.records import RecordedCommand
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, ZONE_MOVE
@@ -32,7 +31,7 @@ def planned_again(command: RecordedCommand, simulator: Simulator, now: float) ->
     if outcome.problem:
         return Outcome(problem=outcome.problem)
     if command.record.method == ZONE_MOVE:
-        left = {node.node.labels.get(ZONE, "") for node in command.carriers}
+        left = {node.node.zone for node in command.carriers}
         return replace(outcome, replacements=outside(outcome.replacements, left))
     if command.record.method != CONSOLIDATION:
         return outcome

@@ -134,7 +134,7 @@ def _spot_refusal(
 
     SPOT_FLEXIBILITY offerings must remain, or half of the suitable ones where there are fewer than twice as many.
     """
-    if not all(candidate.capacity_type == SPOT for candidate in removed):
+    if not all(candidate.node.node.capacity_type == SPOT for candidate in removed):
         return ""
     for before, after in zip(planned, kept, strict=True):
         if after.offering.capacity_type != SPOT:

@@ -98,7 +98,7 @@ def needed(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def _on_demand_names(nodes: Iterable[StateNode]) -> list[str]:
-    return [node.name for node in nodes if node.node.labels.get(CAPACITY_TYPE) == ON_DEMAND]
+    return [node.name for node in nodes if node.node.capacity_type == ON_DEMAND]
 
 
 def _on_demand(node: PlannedNode, types: Mapping[str, InstanceType], mix: Mix) -> PlannedNode | None:

@@ -28,7 +28,6 @@ from controller.core.untrusted_json import UnreadableJsonError, read_json
 PRICE_LIMIT_ANNOTATION: Final = "karpenter.sh/price-limit"
 RATE_SECONDS: Final = 60.0
 EXAMPLE: Final = '{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu": "1000"}}'
-GUARDS: Final = ("provisioner-price", "cluster-price", "cluster-resources", "launch-rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,8 @@ class Guards:
         recent = [node.node.created for node in owned(snapshot) if node.node.created > now - RATE_SECONDS]
         self._recent = len(recent)
         self.refused: list[tuple[str, str, str]] = []
-        """Of each refusal the guard (one of GUARDS), the Provisioner, and why, in order."""
+        """Of each refusal, in order: the guard (provisioner-price, cluster-price, cluster-resources or launch-rate),
+        the Provisioner, and why."""
 
     def judge(self, allotment: Allotment, provisioner: Provisioner, types: Mapping[str, InstanceType]) -> Allotment:
         """The allotment with the offerings that no limit forbids; refused if the planned one is forbidden."""

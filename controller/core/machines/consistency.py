@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.workloads import PodDisruptionBudget
@@ -61,7 +60,7 @@ def issues(
     if now - node.node.created < INITIALIZES_WITHIN_SECONDS:
         return ()
     if expected is None:
-        name = node.node.labels.get(INSTANCE_TYPE, "")
+        name = node.node.instance_type
         return (Issue(FAILED_INIT, f"instance type {name!r} is not one that its Provisioner can launch"),)
     because = not_initialized_because(node.node, provisioner, expected)
     return (Issue(FAILED_INIT, because),) if because else ()

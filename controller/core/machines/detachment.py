@@ -16,20 +16,15 @@ from controller.core.state.snapshot import Snapshot
 
 
 def attached(
-    attachments: Iterable[Mapping[str, Any]], node_name: str, pods: Iterable[Pod], snapshot: Snapshot, now: float
+    attachments: Iterable[Mapping[str, Any]], pods: Iterable[Pod], snapshot: Snapshot, now: float
 ) -> tuple[str, ...]:
-    """Names of volumes still attached to a drained node, sorted; `attachments` are VolumeAttachment documents.
+    """Names of volumes still attached to a drained node, sorted; `attachments` are its VolumeAttachment documents.
 
     Volumes of `pods` that stay until the node's end (daemons and static pods) do not count: they are never detached.
     """
     claims = {(pod.namespace, volume.claim_name) for pod in pods if not holds(pod, now) for volume in pod.volumes}
     kept = {name for name, volume in snapshot.volumes.items() if volume.claim in claims}
-    return tuple(sorted(name for name in map(_volume, attachments_of(attachments, node_name)) if name not in kept))
-
-
-def attachments_of(attachments: Iterable[Mapping[str, Any]], node_name: str) -> list[Mapping[str, Any]]:
-    """Those of one node. (The API has no field selector for it.)"""
-    return [each for each in attachments if (each.get("spec") or {}).get("nodeName") == node_name]
+    return tuple(sorted(name for name in map(_volume, attachments) if name not in kept))
 
 
 def _volume(attachment: Mapping[str, Any]) -> str:

@@ -101,14 +101,11 @@ def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> Dr
     if not waiting or (until is not None and now >= until):
         return DrainStep()
     staying = [pod for pod in waiting if not pod.terminating]
-    must = tuple(pod for pod in staying if until is not None and now >= until - SPARE_SECONDS - _grace(pod))
+    spare = math.inf if until is None else until - SPARE_SECONDS - now
+    must = tuple(pod for pod in staying if pod.spec.termination_grace_period_seconds >= spare)
     hurry = until is not None and now >= until - LAST_CALL_SECONDS
     tier = max(map(_tier, waiting)) if hurry else min(map(_tier, waiting))
     return DrainStep(tuple(pod for pod in staying if _tier(pod) <= tier and pod not in must), waiting, must)
-
-
-def _grace(pod: Pod) -> float:
-    return float(pod.spec.termination_grace_period_seconds)
 
 
 def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.node import Taint
@@ -35,11 +36,8 @@ def launch_token(
         str(template.generation),
         *sorted(pod_uids),
     ]
-    for ordinal in range(len(taken) + 1):
-        token = hashlib.sha256("\n".join([*parts, str(ordinal)]).encode()).hexdigest()[:32]
-        if token not in taken:
-            return token
-    raise AssertionError("more ordinals than taken tokens: one is free")
+    tokens = (hashlib.sha256("\n".join([*parts, str(number)]).encode()).hexdigest()[:32] for number in count())
+    return next(token for token in tokens if token not in taken)
 
 
 def tokens_in_use(snapshot: Snapshot) -> frozenset[str]:

@@ -16,7 +16,6 @@ from itertools import product
 from typing import Final
 
 from controller.core.api.devices.device_claims import (
-    Allocation,
     ClaimSpec,
     DeviceRequest,
     ResourceClaim,
@@ -149,7 +148,7 @@ class _Resolver:
             try:
                 if claim is not None and allocation is not None:
                     if not pod.node_name:
-                        nodes.extend(_terms(allocation))
+                        nodes += [] if allocation.node_terms is None else [allocation.node_terms]
                         continue
                     added.update(self._allocated(claim) if bears else {})
                     self._counted(*self._spec_of(pod, reference, claim))
@@ -219,11 +218,6 @@ def _bearing(pod: Pod) -> tuple[bool, bool, PodKey]:
 def _claim_name(pod: Pod, reference: PodClaim) -> str:
     """The claim's name; empty while none was made of the template."""
     return reference.claim_name or pod.claim_names.get(reference.name, "")
-
-
-def _terms(allocation: Allocation) -> Iterator[tuple[NodeSelectorTerm, ...]]:
-    if allocation.node_terms is not None:
-        yield allocation.node_terms
 
 
 def _changed(spec: PodSpec, effect: _Effect) -> PodSpec:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from controller.core.api.devices.device_slices import devices_by_node
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE, PROVISIONER_NAME
+from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Pod, PodKey, Resources
 from controller.core.api.provisioner import Provisioner
@@ -244,7 +244,7 @@ class Cluster:
         owner = node.labels.get(PROVISIONER_NAME, "")
         initialized = node.labels.get(INITIALIZED) == "true"
         types = self._instance_types.get(owner, EMPTY) if owner else EMPTY
-        instance_type = types.get(node.labels.get(INSTANCE_TYPE, ""))
+        instance_type = types.get(node.instance_type)
         node = with_devices(node, self._devices.get(node.name, EMPTY), instance_type)
         capacity, allocatable = node.capacity, node.allocatable
         if instance_type is not None and not initialized:

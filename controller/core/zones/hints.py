@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import ZONE
 from controller.core.api.node import Node
 
 OVERLOAD = 0.20
@@ -94,7 +93,7 @@ def zone_cpu(nodes: Iterable[Node]) -> ZoneCPU:
     for node in nodes:
         if not node.ready or any(label in node.labels for label in EXCLUDED_LABELS):
             continue
-        zone, own = node.labels.get(ZONE, ""), node.allocatable.get("cpu", 0)
+        zone, own = node.zone, node.allocatable.get("cpu", 0)
         if not zone or not own:
             return ZoneCPU(incomplete=node.name)
         cpu[zone] += own

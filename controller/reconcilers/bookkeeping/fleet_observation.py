@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 import structlog
 
 from controller.cloud.catalogs import CatalogView
-from controller.core.api.labels import CAPACITY_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.decisions.fleet_comparison import Comparison, compare
 from controller.core.decisions.fleet_cost import fleet, owned
@@ -96,7 +95,7 @@ class ObservationReconciler:
         cost, nodes = fleet(snapshot, view.types), Counter[tuple[str, ...]]()
         prices: dict[tuple[str, ...], float] = defaultdict(float)
         for node in owned(snapshot):
-            place = (node.provisioner_name, _label(node, CAPACITY_TYPE), _label(node, ZONE))
+            place = (node.provisioner_name, node.node.capacity_type, node.node.zone)
             nodes[(*place, _state(node))] += 1
             if node.name in cost.prices:
                 prices[place] += cost.prices[node.name]
@@ -137,10 +136,6 @@ class ObservationReconciler:
         for price, ratio, amount in pairs:
             self._recorder.replace(price, {(): amount})
             self._recorder.replace(ratio, {(): comparison.fleet_price / amount} if amount > 0 else {})
-
-
-def _label(node: StateNode, key: str) -> str:
-    return node.node.labels.get(key, "")
 
 
 def _state(node: StateNode) -> str:

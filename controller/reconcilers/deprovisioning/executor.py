@@ -56,6 +56,8 @@ NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 TORN = "its record is incomplete"
 TRIALS = 12
 """How often a command is judged that is refused, before it is rolled back."""
+ARRIVAL_SECONDS = 20.0
+"""How long replacements are nominated for the evicted pods."""
 CRASHED = frozenset({NEVER_LAUNCHED, TORN})
 """Reasons that follow from a crash: the method has not failed, and so does not back off."""
 
@@ -65,15 +67,12 @@ class CommandTimes:
     """`ready_seconds`: replacements must be initialized by then (instances that do not join are deleted after 15 min).
     `appear_seconds`: a replacement that nobody launches and nobody sees is given up; if EC2 shows it later after all,
     the next command for the same pods has its token, and gets it. `patience_seconds`: how long a concluding command
-    may be refused before it is rolled back. `arrival_seconds`: how long replacements are nominated for the evicted
-    pods. `surge_seconds`: how long single replicas may take to start elsewhere. `rest_seconds`: cool-down of pods
-    that consolidation moved. `hold_back`: back-off after failures, per Provisioner and method."""
+    may be refused before it is rolled back. `surge_seconds`: how long single replicas may take to start elsewhere.
+    `hold_back`: back-off after failures, per Provisioner and method."""
 
     ready_seconds: float = 900.0
     appear_seconds: float = 10.0
     patience_seconds: float = 60.0
-    arrival_seconds: float = 20.0
-    rest_seconds: float = REST_SECONDS
     surge_seconds: float = 300.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
 
@@ -381,12 +380,12 @@ class CommandExecutor:
         if record.method in (CONSOLIDATION, REBALANCE, ZONE_MOVE):
             moved = {workload(pod) for node in seen.staying for pod in leaving_pods(node)}
             targets = [seen.snapshot.nodes[name] for name in outcome.targets]
-            self._nodes.rest(targets, moved, now + self._times.rest_seconds)
+            self._nodes.rest(targets, moved, now + REST_SECONDS)
         if self._nodes.delete(seen.staying, record):
             used: Iterable[StateNode] = seen.command.replacements.values()
             if seen.only is not None:
                 used = [node for node in used if node.name in outcome.targets]
-            self._nodes.nominate(used, now + self._times.arrival_seconds)
+            self._nodes.nominate(used, now + ARRIVAL_SECONDS)
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import structlog
 
 from controller.cloud.catalogs import template_of
-from controller.core.api.labels import INSTANCE_TYPE
 from controller.core.api.provisioner import Provisioner
 from controller.core.deprovisioning.drift import as_launched
 from controller.core.machines.consistency import Issue, issues
@@ -46,8 +45,8 @@ class ConsistencyReconciler:
             if provisioner is None or view is None or provisioner.name not in view.types:
                 continue  # not ours, or its catalog is not known yet: the next pass tries again
             self._checked_at[node.node.uid] = now
-            kind = node.node.labels.get(INSTANCE_TYPE, "")
-            expected = next((each.capacity for each in view.types[provisioner.name] if each.name == kind), None)
+            types = view.types[provisioner.name]
+            expected = next((each.capacity for each in types if each.name == node.node.instance_type), None)
             same = _as_launched(node, provisioner, snapshot)
             budgets, at = snapshot.budgets.values(), self._clock.now()
             for issue in issues(node, provisioner, expected, budgets, at, as_launched=same):

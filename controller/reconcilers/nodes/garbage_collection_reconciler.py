@@ -33,16 +33,15 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import CONSISTENCY_ERRORS
 
+MOST_SHARE = 0.01
+"""Of the time that listing instances may take: in a large cluster the first passes come less often."""
 WORKERS = 10
 """Instances looked up concurrently; the lookups of one moment are one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class GarbageTimes:
-    """`first_passes` passes, one every `first_seconds`; then one every `then_seconds` (as in later Karpenter).
-
-    `most_share`: of the time that listing instances may take; in a large cluster the first passes come less often.
-    """
+    """`first_passes` passes, one every `first_seconds`; then one every `then_seconds` (as in later Karpenter)."""
 
     first_seconds: float = 10.0
     first_passes: int = 20
@@ -54,7 +53,6 @@ class GarbageTimes:
     """How long EC2 may not list a new instance (eventual consistency). Shorter than the lease that others wait for."""
     adoption_seconds: float = 60.0
     """How long planning waits for one instance's adoption, which may fail for a reason of that instance alone."""
-    most_share: float = 0.01
 
 
 class GarbageCollectionReconciler:
@@ -108,7 +106,7 @@ class GarbageCollectionReconciler:
         self._passes += 1
         times = self._times
         early = times.first_seconds if self._passes < times.first_passes else times.then_seconds
-        return self._next_in(min(times.then_seconds, max(early, listing_seconds / times.most_share)))
+        return self._next_in(min(times.then_seconds, max(early, listing_seconds / MOST_SHARE)))
 
     def _left_alone(self, instances: tuple[CloudInstance, ...]) -> tuple[CloudInstance, ...]:
         """Those that no launch has in hand, and that have no Node by now: the list of instances may take seconds."""

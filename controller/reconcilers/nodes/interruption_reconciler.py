@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from controller.core.api.labels import INSTANCE_TYPE, ZONE
 from controller.core.api.timestamps import format_time
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import QueueMessage
@@ -149,10 +148,8 @@ class InterruptionReconciler:
         if not drains:
             self._rebalance(interruption, task)
             return
-        if interruption.kind is Kind.SPOT_INTERRUPTION:
-            labels = node.node.labels
-            if INSTANCE_TYPE in labels and ZONE in labels:
-                self._cloud.spot_interrupted(labels[INSTANCE_TYPE], labels[ZONE])
+        if interruption.kind is Kind.SPOT_INTERRUPTION and node.node.instance_type and node.node.zone:
+            self._cloud.spot_interrupted(node.node.instance_type, node.node.zone)
         if interruption.deadline is not None:
             stamp = format_time(interruption.deadline)
             if node.node.annotations.get(DEADLINE_ANNOTATION) != stamp:

@@ -40,19 +40,21 @@ WORKERS = 30
 workers, more of them go into one call. Calls to the API server are limited by the client."""
 
 
+DETACH_SECONDS = 120.0
+"""How long a drained node waits at most for its volumes."""
+DELETION_BACKOFF = BackoffTimes(0.5, 2.0)
+"""Of deletions of pods at their node's deadline."""
+
+
 @dataclass(frozen=True, slots=True)
 class TerminationTimes:
     """`poll_seconds`: between steps of a drain (Karpenter: 1 s). `instance_check_seconds`: between checks, while a
-    node drains, whether its instance still exists. `eviction`: back-off of evictions, `deletion`: of
-    deletions at the deadline. `detach_seconds`: how long a
-    drained node waits at most for its volumes. `pass_seconds`: how long a pass waits for its slowest node, whose step
-    then continues in the background."""
+    node drains, whether its instance still exists. `eviction`: back-off of evictions. `pass_seconds`: how long a pass
+    waits for its slowest node, whose step then continues in the background."""
 
     poll_seconds: float = 1.0
     instance_check_seconds: float = 10.0
     eviction: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 10.0))
-    deletion: BackoffTimes = field(default_factory=lambda: BackoffTimes(0.5, 2.0))
-    detach_seconds: float = 120.0
     pass_seconds: float = 1.0
 
 
@@ -77,7 +79,7 @@ class TerminationReconciler:
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(self._clock, self.name)
         self._evictions = ItemBackoff(self._clock, self.name, self._times.eviction)
-        self._deletions = ItemBackoff(self._clock, self.name, self._times.deletion)
+        self._deletions = ItemBackoff(self._clock, self.name, DELETION_BACKOFF)
         self._checked_at: dict[str, float] = {}
         self._drained_at: dict[str, float] = {}
         self._under_way: dict[str, Job[None]] = {}
@@ -205,14 +207,14 @@ class TerminationReconciler:
         if not state.snapshot.volumes:
             return False
         try:
-            documents = state.attachments.of(node.name)
-            volumes = attached(documents, node.name, drained.pods, state.snapshot, self._clock.now())
+            attachments = state.attachments.of(node.name)
+            volumes = attached(attachments, drained.pods, state.snapshot, self._clock.now())
         except KubeError as error:
             volumes = (f"not known which ({error})",)
         if not volumes:
             return False
         named = ", ".join(volumes[:5])
-        if self._clock.monotonic() - since < self._times.detach_seconds:
+        if self._clock.monotonic() - since < DETACH_SECONDS:
             message = f"Waits until {len(volumes)} volumes are detached: {named}"
             self._events.publish(ObjectRef.of(node), "Normal", "AwaitingVolumeDetachment", message, (node.uid,))
             return True

@@ -29,8 +29,7 @@ class GuardEvents:
         for guard, name, refusal in guards.refused:
             self._recorder.count(GUARD_REFUSALS, guard, name)
             message = f"A node was not launched: {refusal}"
-            ref = ObjectRef.of(snapshot.provisioners[name])
-            self._events.publish(ref, "Warning", "LaunchLimited", message, (name, guard))
+            self._warn(snapshot.provisioners[name], "LaunchLimited", message, guard)
 
     def limited(self, plan: SchedulingPlan, snapshot: Snapshot) -> None:
         """Report Provisioners whose spec.limits keep pods pending."""
@@ -38,8 +37,7 @@ class GuardEvents:
         for (name, text), pods in sorted(waiting.items()):
             if name in snapshot.provisioners:
                 message = f"{pods} pod{' stays' if pods == 1 else 's stay'} pending: {text}"
-                ref = ObjectRef.of(snapshot.provisioners[name])
-                self._events.publish(ref, "Warning", "LimitReached", message, (name, text))
+                self._warn(snapshot.provisioners[name], "LimitReached", message, text)
 
     def mixed(self, provisioner: Provisioner, planned: Sequence[PlannedNode], mixed: Sequence[PlannedNode]) -> None:
         """Report nodes that only the mix makes on-demand: `planned` before it, `mixed` after it, in the same order."""
@@ -56,8 +54,7 @@ class GuardEvents:
     def unreadable_headroom(self, provisioner: Provisioner, error: ValueError) -> None:
         """Report an annotation that cannot be parsed: it reserves nothing until it is corrected."""
         message = f"annotation {HEADROOM_ANNOTATION}: {error}"
-        ref = ObjectRef.of(provisioner)
-        self._events.publish(ref, "Warning", "HeadroomInvalid", message, (provisioner.name, message))
+        self._warn(provisioner, "HeadroomInvalid", message, message)
 
     def headroom(self, units: Mapping[PodKey, Pod], plan: SchedulingPlan, snapshot: Snapshot) -> None:
         """Measure how much of the headroom is kept, and report why the rest is not."""
@@ -68,8 +65,10 @@ class GuardEvents:
         self._recorder.replace(HEADROOM_UNITS, counts)
         for name, reason in {_owner(units[left.pod]): left.reason for left in plan.unplaced}.items():
             message = f"Headroom is not kept: {reason}"
-            ref = ObjectRef.of(snapshot.provisioners[name])
-            self._events.publish(ref, "Warning", "HeadroomUnmet", message, (name, message))
+            self._warn(snapshot.provisioners[name], "HeadroomUnmet", message, message)
+
+    def _warn(self, provisioner: Provisioner, reason: str, message: str, dedupe: str) -> None:
+        self._events.publish(ObjectRef.of(provisioner), "Warning", reason, message, (provisioner.name, dedupe))
 
 
 def _owner(unit: Pod) -> str:

@@ -241,7 +241,7 @@ class ProvisioningReconciler:
         plan = self._judge.permitted(plan, problem)
         until = self._clock.now() + 3 * HEADROOM_SECONDS
         for placement in plan.existing:
-            self._informers.submit(partial(_nominate_node, name=placement.node, until=until))
+            self._informers.submit(partial(_nominate_nodes, names=[placement.node], until=until))
         self._guards.headroom(units, plan, snapshot)
         if plan.new_nodes:
             self._plans.computed(tuple(units.values()), plan, self._clock.now())
@@ -469,13 +469,9 @@ def _version(provisioner: Provisioner) -> tuple[str, int]:
     return (provisioner.uid, provisioner.generation)
 
 
-def _nominate_nodes(cluster: Cluster, names: Iterable[str], until: float, pods: Sequence[Pod]) -> None:
+def _nominate_nodes(cluster: Cluster, names: Iterable[str], until: float, pods: Sequence[Pod] = ()) -> None:
     for name in names:
         cluster.nominate(name, until, pods)
-
-
-def _nominate_node(cluster: Cluster, name: str, until: float) -> None:
-    cluster.nominate(name, until)
 
 
 def _set_instance_types(cluster: Cluster, name: str, types: tuple[InstanceType, ...]) -> None:

@@ -19,9 +19,7 @@ def attachment(volume: str, node: str = "node") -> dict[str, Any]:
 
 
 def test_a_volume_that_is_attached_to_the_node_is_waited_for() -> None:
-    volumes = attached(
-        [attachment("b"), attachment("a"), attachment("c", "other")], "node", (), factories.snapshot(), NOW
-    )
+    volumes = attached([attachment("b"), attachment("a")], (), factories.snapshot(), NOW)
     assert volumes == ("a", "b")
 
 
@@ -35,9 +33,9 @@ def test_the_volume_of_a_daemon_that_stays_is_not_waited_for() -> None:
     )
     volumes = FrozenMap({"pv-1": PersistentVolume("pv-1", claim=(daemon.namespace, "cache"))})
     snapshot = factories.snapshot(volumes=volumes)
-    assert attached([attachment("pv-1"), attachment("pv-2")], "node", [daemon], snapshot, NOW) == ("pv-2",)
+    assert attached([attachment("pv-1"), attachment("pv-2")], [daemon], snapshot, NOW) == ("pv-2",)
 
 
 def test_an_attachment_without_a_persistent_volume_counts_by_its_own_name() -> None:
     inline = {"metadata": {"name": "csi-inline"}, "spec": {"nodeName": "node", "source": {}}}
-    assert attached([inline], "node", (), factories.snapshot(), NOW) == ("csi-inline",)
+    assert attached([inline], (), factories.snapshot(), NOW) == ("csi-inline",)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller.core.api.labels import ZONE
 from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.consolidation_search import UNDERUTILIZED, consolidatable
 from controller.core.deprovisioning.method import MethodInput, Proposal
@@ -50,7 +49,7 @@ class ZoneMoves:
         """Whether the Provisioner still asks for it, and no other zone is fuller than the node's."""
         aim = ZoneBalance().of(candidate.provisioner.object_annotations)
         load = zone_load(snapshot.nodes.values(), candidate.provisioner.name, aim)
-        own = load.cpu.get(_zone(candidate), 0)
+        own = load.cpu.get(candidate.node.node.zone, 0)
         fuller = any(cpu > own for cpu in load.cpu.values())
         return consolidatable(candidate) and aim.move_seconds > 0 and not fuller
 
@@ -96,13 +95,9 @@ def outside(nodes: Iterable[PlannedNode], zones: Iterable[str], factor: float = 
     )
 
 
-def _zone(candidate: Candidate) -> str:
-    return candidate.node.node.labels.get(ZONE, "")
-
-
 def _movable(candidate: Candidate, crowds: Mapping[str, _Crowd]) -> bool:
     crowd = crowds.get(candidate.provisioner.name)
-    return crowd is not None and _zone(candidate) == crowd.zone and consolidatable(candidate)
+    return crowd is not None and candidate.node.node.zone == crowd.zone and consolidatable(candidate)
 
 
 def _aims(given: MethodInput) -> dict[str, ZoneBalance]:
@@ -150,7 +145,7 @@ def _candidates(crowd: _Crowd, name: str, given: MethodInput) -> Sequence[Candid
         each
         for each in given.candidates
         if each.provisioner.name == name
-        and _zone(each) == crowd.zone
+        and each.node.node.zone == crowd.zone
         and consolidatable(each)
         and each.price is not None
         and each.name not in given.held_back
