@@ -29,7 +29,7 @@ class GuardEvents:
         for guard, name, refusal in guards.refused:
             self._recorder.count(GUARD_REFUSALS, guard, name)
             message = f"A node was not launched: {refusal}"
-            self._warn(snapshot.provisioners[name], "LaunchLimited", message, guard)
+            self._publish(snapshot.provisioners[name], "Warning", "LaunchLimited", message, guard)
 
     def limited(self, plan: SchedulingPlan, snapshot: Snapshot) -> None:
         """Report Provisioners whose spec.limits keep pods pending."""
@@ -37,7 +37,7 @@ class GuardEvents:
         for (name, text), pods in sorted(waiting.items()):
             if name in snapshot.provisioners:
                 message = f"{pods} pod{' stays' if pods == 1 else 's stay'} pending: {text}"
-                self._warn(snapshot.provisioners[name], "LimitReached", message, text)
+                self._publish(snapshot.provisioners[name], "Warning", "LimitReached", message, text)
 
     def mixed(self, provisioner: Provisioner, planned: Sequence[PlannedNode], mixed: Sequence[PlannedNode]) -> None:
         """Report nodes that only the mix makes on-demand: `planned` before it, `mixed` after it, in the same order."""
@@ -54,7 +54,7 @@ class GuardEvents:
     def unreadable_headroom(self, provisioner: Provisioner, error: ValueError) -> None:
         """Report an annotation that cannot be parsed: it reserves nothing until it is corrected."""
         message = f"annotation {HEADROOM_ANNOTATION}: {error}"
-        self._warn(provisioner, "HeadroomInvalid", message, message)
+        self._publish(provisioner, "Warning", "HeadroomInvalid", message, message)
 
     def headroom(self, units: Mapping[PodKey, Pod], plan: SchedulingPlan, snapshot: Snapshot) -> None:
         """Measure how much of the headroom is kept, and report why the rest is not."""
@@ -65,10 +65,10 @@ class GuardEvents:
         self._recorder.replace(HEADROOM_UNITS, counts)
         for name, reason in {_owner(units[left.pod]): left.reason for left in plan.unplaced}.items():
             message = f"Headroom is not kept: {reason}"
-            self._warn(snapshot.provisioners[name], "HeadroomUnmet", message, message)
+            self._publish(snapshot.provisioners[name], "Warning", "HeadroomUnmet", message, message)
 
-    def _warn(self, provisioner: Provisioner, reason: str, message: str, dedupe: str) -> None:
-        self._events.publish(ObjectRef.of(provisioner), "Warning", reason, message, (provisioner.name, dedupe))
+    def _publish(self, provisioner: Provisioner, kind: str, reason: str, message: str, dedupe: str) -> None:
+        self._events.publish(ObjectRef.of(provisioner), kind, reason, message, (provisioner.name, dedupe))
 
 
 def _owner(unit: Pod) -> str:
