@@ -40,7 +40,7 @@ class CpuCredits:
     surplus_price: float
 
     def surplus(self, used: float) -> float:
-        """$/hour of using so many vCPUs, on the mean."""
+        """Return the $/hour for an average use of so many vCPUs."""
         return max(0.0, used - self.baseline) * self.surplus_price
 
 
@@ -107,13 +107,13 @@ class PricedOffering:
     zone: str
     capacity_type: str
     beside: float = field(default=0.0, compare=False)
-    """$/hour that a node costs beside its price, whatever runs there: volumes, a public address, agents."""
+    """$/hour that a node costs beside its price, independent of its pods: volumes, a public address, agents."""
     surplus: float = field(default=0.0, compare=False)
     """$/hour of CPU beyond the baseline of a burstable or flex type, at the load it is planned for."""
 
     @property
     def cost(self) -> float:
-        """$/hour, all in all: what plans minimise."""
+        """Total $/hour: what plans minimise."""
         return self.price + self.beside + self.surplus
 
     @property
@@ -271,10 +271,10 @@ class TypeSource(Protocol):
 
 
 class Cloud(TypeSource, Protocol):
-    """All that loops may ask of a cloud. Termination is not among it: that is `controller.machines.removals` alone."""
+    """What loops may ask of a cloud. Only `controller.machines.removals` may terminate instances."""
 
     def identity(self) -> CloudIdentity:
-        """Where the process's calls go. Raises CloudErrors."""
+        """Return where the process's calls go. Raises CloudErrors."""
 
     def create(self, request: LaunchRequest) -> CloudInstance:
         """Launch one instance, or return the one that this token launched before.
@@ -284,35 +284,35 @@ class Cloud(TypeSource, Protocol):
         """
 
     def get(self, provider_id: str) -> CloudInstance:
-        """The live instance, if it is this cluster's by its tags.
+        """Return the live instance, if it is this cluster's by its tags.
 
         Raises InstanceNotFoundError when it is terminated, unknown or not tagged; ValueError for an id that is not
         ours.
         """
 
     def find(self, provider_id: str) -> CloudInstance | None:
-        """The instance by its bare id, whatever its tags and its state; None when the cloud does not know the id.
+        """Return the instance by id, regardless of tags and state; None if the cloud does not know the id.
 
         Raises CloudErrors; ValueError for an id that is not ours.
         """
 
     def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
-        """Those of these ids whose instance the cloud shows by its bare id, in whatever state. Raises CloudErrors."""
+        """Return those ids whose instance the cloud shows, regardless of tags and state. Raises CloudErrors."""
 
     def list(self) -> tuple[CloudInstance, ...]:
-        """Every live instance that this cluster's controller launched, found by tags."""
+        """Return every live instance that this cluster's controller launched, found by tags."""
 
     def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """Ids of the images that the template's nodes may run now, sorted: a node of another image has drifted.
+        """Return ids of the images that the template's nodes may run now, sorted: a node of another image has drifted.
 
         Raises NodeTemplateError when there is none, and other CloudErrors.
         """
 
     def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
-        """What the template's selectors match now. Raises nothing: failures are part of the status."""
+        """Return what the template's selectors match now. Raises nothing: failures are part of the status."""
 
     def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """One sentence for each setting of the two that is valid and yet without effect.
+        """Return one sentence for each setting of the two that is valid and has no effect.
 
         Raises NodeTemplateError for a template that cannot be used.
         """
@@ -334,13 +334,13 @@ class Cloud(TypeSource, Protocol):
         """Restore what an earlier process learned; entries that cannot be parsed are ignored."""
 
     def zones_left(self) -> frozenset[str]:
-        """Zones, by name, that a zonal shift leaves: no node is launched there. As last read; raises nothing."""
+        """Return the zones, by name, that a zonal shift leaves, as last read: no node is launched there."""
 
     def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
         """Count addresses of pods in these subnets (ids by zone, of custom networking), elsewhere in the nodes'."""
 
     def price_book(self) -> Mapping[str, Any]:
-        """The list prices that offerings have, as a JSON document with region, source and time; empty: not known."""
+        """Return the list prices of offerings as a JSON document with region, source and time; empty if not known."""
 
     def refresh(self) -> None:
         """Refresh cached data that is due; where a read fails, the cached data stays."""
@@ -350,7 +350,7 @@ class Cloud(TypeSource, Protocol):
 
 
 class CloudProvider(Cloud, Protocol):
-    """The seam between the controller and a cloud. Implementations translate every error into `CloudError`s."""
+    """The interface between the controller and a cloud. Implementations translate every error into a `CloudError`."""
 
     def delete(self, provider_id: str) -> None:
         """Terminate. Raises InstanceNotFoundError when it is gone already; ValueError for an id that is not ours."""

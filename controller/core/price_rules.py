@@ -37,7 +37,7 @@ class PriceRule:
     it is used up."""
 
     def matches(self, capacity_type: str, instance_type: str, zone: str) -> bool:
-        """Whether the rule applies to this offering."""
+        """Return whether the rule applies to this offering."""
         return (
             capacity_type in self.capacity_types
             and any(fnmatchcase(instance_type, pattern) for pattern in self.instance_types)
@@ -45,7 +45,7 @@ class PriceRule:
         )
 
     def price(self, listed: float) -> float:
-        """What the user pays where `listed` is the list price, both $ an hour."""
+        """Return what the user pays where `listed` is the list price, both $ an hour."""
         if self.price_per_hour is not None:
             return self.price_per_hour
         return listed * (100.0 - self.discount_percent) / 100.0
@@ -76,7 +76,7 @@ class PriceBook:
         return cls(tuple(replace(rule, instances=room) for rule, room in zip(rules, left, strict=True)))
 
     def price(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> float:
-        """What the user pays for the next instance of an offering, $ an hour."""
+        """Return what the user pays for the next instance of an offering, $ an hour."""
         for rule in self.rules:
             if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):
                 return rule.price(listed)

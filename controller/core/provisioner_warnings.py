@@ -1,4 +1,4 @@
-"""What of a valid Provisioner is likely a mistake: said at admission and by `nodeless check`, never refused."""
+"""Warnings about likely mistakes in valid Provisioners, shown at admission and by `nodeless check`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from controller.core.zones.balance import (
 from controller.errors import Problem
 
 SHOWN: Final = 5
-"""Unknown label keys, or instance types, told one by one; looking for what more keys may mean would take seconds."""
+"""Number of unknown label keys, or instance types, with a warning each; a remedy for many keys would take seconds."""
 SHOWN_CHARACTERS: Final = 40
 """Of an annotation's value."""
 ALIKE: Final = 0.85
-"""From this ratio of difflib on a label key is taken for a misspelt one."""
+"""From this ratio of difflib on, a label key counts as misspelt."""
 KUBERNETES_NODE_DOMAIN: Final = "node.kubernetes.io"
-"""Of Kubernetes, and open to users' labels all the same, as in Karpenter v0.27."""
+"""A domain of Kubernetes in which users may set labels, as in Karpenter v0.27."""
 
 
 def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[str]) -> tuple[Problem, ...]:
-    """What is likely a mistake, each with its path and remedy.
+    """Return the likely mistakes, each with its path and remedy.
 
-    instance_types: those that some region sells; empty: not known, and nothing is said about types.
+    instance_types: those that some region sells; empty: not known, and no type is reported.
     """
     return (
         *islice(_unknown_keys(provisioner), SHOWN),
@@ -47,7 +47,7 @@ def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[st
 
 
 def overlap(provisioner: Provisioner, others: Iterable[Provisioner]) -> tuple[Problem, ...]:
-    """The one warning that names those of `others` which take the same pods at the same weight; none without such."""
+    """Return one warning that names those of `others` which take the same pods at the same weight, if there are any."""
     names = [other.name for other in others if _overlap(provisioner, other)]
     if not names:
         return ()
@@ -62,7 +62,7 @@ def overlap(provisioner: Provisioner, others: Iterable[Provisioner]) -> tuple[Pr
 
 
 def _overlap(one: Provisioner, other: Provisioner) -> bool:
-    """Whether equal nodes may be launched by both: weight and taints are equal, and no requirement keeps them apart."""
+    """Return whether both may launch equal nodes: weight and taints are equal, and no requirements conflict."""
     return (
         one.name != other.name
         and one.weight == other.weight
@@ -81,7 +81,7 @@ def _of_nodes(provisioner: Provisioner) -> Requirements:
 
 
 def _unknown_keys(provisioner: Provisioner) -> Iterator[Problem]:
-    """Keys of requirements that look like well-known labels and are none."""
+    """Yield keys of requirements that look like well-known labels and are none."""
     for index, requirement in enumerate(provisioner.requirements):
         key = labels.normalize_label(requirement.key)
         if key in labels.WELL_KNOWN or key in provisioner.labels or key == labels.EXCLUDE_BALANCERS:
@@ -92,7 +92,7 @@ def _unknown_keys(provisioner: Provisioner) -> Iterator[Problem]:
 
 
 def _near(key: str) -> str:
-    """The well-known label that a key is likely meant to be; empty for none."""
+    """Return the well-known label that a key is likely meant to be; empty for none."""
     known = sorted(labels.WELL_KNOWN - {labels.PROVISIONER_NAME})
     if "/" not in key:
         return next((each for each in known if each.partition("/")[2] == key.lower()), "")
@@ -100,7 +100,7 @@ def _near(key: str) -> str:
 
 
 def _unknown_types(provisioner: Provisioner, known: Collection[str]) -> Iterator[Problem]:
-    """Values of node.kubernetes.io/instance-type that are none, the first `SHOWN` of them each with its path."""
+    """Yield values of node.kubernetes.io/instance-type that are none, the first `SHOWN` of them each with its path."""
     unknown = [
         (f"spec.requirements[{index}].values[{place}]", value)
         for index, requirement in enumerate(provisioner.requirements)

@@ -1,8 +1,8 @@
-"""The one reader of JSON that others wrote: annotations, settings, ConfigMaps, queue messages, answers of AWS.
+"""Read JSON from outside the process: annotations, settings, ConfigMaps, queue messages, responses of AWS.
 
-A kubelet may write any annotation on its Node, and a message or a ConfigMap may be damaged. Whatever is in the text,
-the reader returns plain values within bounds or raises UnreadableJsonError, a ValueError: nothing else escapes
-(a RecursionError by deep nesting, an OverflowError by a number of 400 digits).
+A kubelet may write any annotation on its Node, and a message or a ConfigMap may be damaged. For any text the reader
+returns plain values within bounds or raises UnreadableJsonError, a ValueError, and nothing else (no RecursionError by
+deep nesting, no OverflowError by a number of 400 digits).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _check(decoded: object) -> None:
 
 
 def number(value: object, least: float = 0.0, most: float = 1e12) -> float:
-    """A decoded number within bounds, which fit prices and Unix seconds. Raises UnreadableJsonError.
+    """Check a decoded number; the default bounds fit prices and Unix seconds. Raises UnreadableJsonError.
 
     Text is no number here: float("inf") and float("nan") accept it.
     """
@@ -75,7 +75,7 @@ def number(value: object, least: float = 0.0, most: float = 1e12) -> float:
 
 
 def whole(value: object, least: int = 0, most: int = MOST_WHOLE) -> int:
-    """A decoded whole number within bounds. Raises UnreadableJsonError."""
+    """Check a decoded whole number. Raises UnreadableJsonError."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise UnreadableJsonError(f"{str(value)[:40]!r} is not a whole number from {least} to {most}")
     return value

@@ -103,7 +103,7 @@ def alike_together(launches: Iterable[Launch]) -> tuple[Launch, ...]:
 
 
 def _launchable(name: str, snapshot: Snapshot) -> tuple[Provisioner, AWSNodeTemplate] | str:
-    """The Provisioner and its template, or why nothing may be launched for it."""
+    """Return the Provisioner and its template, or why nothing may be launched for it."""
     provisioner = snapshot.provisioners.get(name)
     if provisioner is None or provisioner.deleted_at is not None:
         return f"Provisioner {name} went away before the launch"

@@ -48,9 +48,9 @@ from controller.runtime.clock import Clock
 from controller.runtime.executors import Lock
 from controller.runtime.loops import ItemBackoff
 
-NOBODY: PodKey = ("", "")
+NO_POD: PodKey = ("", "")
 CLOCKS_SECONDS = 5.0
-"""By which EC2's clock may be behind ours; its times are whole seconds."""
+"""How far EC2's clock may be behind the API server's; its times are whole seconds."""
 CONFIRM_SECONDS = 5.0
 """After this long, a created Node that the watch has not delivered is read from the API server."""
 BLOCKING_SECONDS = 60.0
@@ -59,7 +59,7 @@ CONSISTENCY_SECONDS = 30.0
 """How long EC2 may not show a new instance."""
 
 REFUSALS = (InsufficientCapacityError, NodeTemplateError, CloudUnauthorizedError)
-"""Errors after which it is certain that nothing was launched."""
+"""Errors by which nothing was launched for certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ class Launcher:
         self._registering: set[str] = set()
         """Provider ids of instances that their launcher is about to create the Node of, and to report."""
         self._asked: dict[str, float] = {}
-        """Launch tokens of calls that the cloud has not answered yet, and when they were made (Unix seconds)."""
+        """Launch tokens of calls without a response yet, and when they were made (Unix seconds)."""
         self._unclear: dict[str, float] = {}
-        """Launch tokens of calls that failed without telling whether something was launched, and when they did."""
+        """Launch tokens of calls that failed with an unknown outcome, and when (monotonic seconds)."""
 
     def launch(self, request: LaunchRequest, pods: Iterable[PodKey] = ()) -> CloudInstance:
         """Launch one instance for these pods, and create its Node: `create` and `register`."""
@@ -160,12 +160,12 @@ class Launcher:
                 self._registering.discard(launch.instance.provider_id)
 
     def under_way(self) -> int:
-        """How many calls to the cloud have no answer yet, or a Node that is about to be created."""
+        """Count the calls to the cloud without a response, and the instances whose Node is about to be created."""
         with self._lock:
             return len(self._asked) + len(self._registering)
 
     def unsettled(self) -> str:
-        """Why another process might launch again what this one has launched; empty when it cannot.
+        """Return why another process might launch again what this one has launched; empty when it cannot.
 
         It finds an instance by its Node, or by its tags once the cloud shows it, which takes CONSISTENCY_SECONDS.
         """
@@ -182,7 +182,7 @@ class Launcher:
         return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
     def in_hand(self, instance: CloudInstance) -> bool:
-        """Whether a launch of this process is still to create the instance's Node, or may be.
+        """Return whether a launch of this process is still to create the instance's Node, or may be.
 
         An instance of a call that several launches were merged into has a tag of its own: it may belong to any call
         without an answer that was made before it was launched.
@@ -223,7 +223,7 @@ class Launcher:
         self._register(launch)
 
     def open_tokens(self) -> frozenset[str]:
-        """Launch tokens of instances whose Node the cluster state does not have yet, as far as `settle` knows."""
+        """Return launch tokens of instances whose Node is not in the cluster state yet, as of the last `settle`."""
         with self._lock:
             return frozenset(launch.token for launch in self._unsettled.values())
 
@@ -239,10 +239,10 @@ class Launcher:
         recent = [launch for launch in open_still if now - launch.began < BLOCKING_SECONDS]
         blocking = [launch for launch in recent if launch.token not in counted]
         held_back = self._held_back(blocking)
-        return tuple(launch.instance.id for launch in blocking if not held_back.issuperset(launch.pods or (NOBODY,)))
+        return tuple(launch.instance.id for launch in blocking if not held_back.issuperset(launch.pods or (NO_POD,)))
 
     def held_back(self) -> frozenset[PodKey]:
-        """Pods whose instance runs and waits for the name of its Node: not to be planned for meanwhile."""
+        """Return pods whose instance runs and waits for the name of its Node: they are not to be planned for."""
         now = self._clock.monotonic()
         with self._lock:
             launches = list(self._unsettled.values())
@@ -297,7 +297,7 @@ class Launcher:
         return launch.instance
 
     def _with_name(self, launch: Launched) -> Launched:
-        """The launch with the node name that the cloud has assigned. Raises CloudError while it has not."""
+        """Return the launch with the node name that the cloud has assigned. Raises CloudError while it has not."""
         instance_id = launch.instance.id
         try:
             instance = self._cloud.get(launch.instance.provider_id)
@@ -374,7 +374,7 @@ class Launcher:
 
 
 def _lacking(node: Node, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that gives a Node what it lacks of a launch's document; empty when that is nothing."""
+    """Return the patch that gives a Node what it lacks of a launch's document; empty when that is nothing."""
     patch = missing_metadata(node, document)
     token = document["metadata"]["annotations"].get(LAUNCH_TOKEN)
     return _with_token(patch, node, token) if token else patch  # a registration knows the tag alone

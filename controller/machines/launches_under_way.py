@@ -60,5 +60,5 @@ class LaunchesUnderWay:
                 each.failed(each.launch, error)
 
     def counted_in(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with a stand-in for each of their Nodes that it does not have."""
+        """Return the snapshot with a stand-in for each of their Nodes that it does not have."""
         return with_stand_ins(snapshot, (each.node for each in self._launches)) if self._launches else snapshot

@@ -27,9 +27,9 @@ class PlanJudge:
             recorder.count(PLAN_AUDIT_VIOLATIONS, method, result, amount=0.0)
 
     def permitted(self, plan: SchedulingPlan, problem: SchedulingProblem) -> SchedulingPlan:
-        """The plan without the nodes that break a rule: their pods are unplaced, with the rule as the reason.
+        """Return the plan without the nodes that break a rule: their pods are unplaced, with the rule as the reason.
 
-        If the audit itself fails, the whole plan is permitted: a bug of the audit must not keep pods pending.
+        If the audit itself fails, the whole plan is permitted: a bug in the audit must not keep pods pending.
         """
         try:
             verdict = judge(plan, problem)

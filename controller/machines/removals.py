@@ -1,4 +1,4 @@
-"""The one door through which nodes and instances are removed: only once the cluster is proven to be the process's own.
+"""Remove nodes and instances, only once the cluster is proven to be the process's own.
 
 Nothing else deletes a Node, takes our finalizer off one or terminates an instance: `Cloud`, as loops get it, cannot
 terminate, and a test finds every other deletion of Nodes in the sources.
@@ -38,7 +38,7 @@ from controller.runtime.metrics import CLUSTER_NOT_PROVEN, CONSISTENCY_ERRORS, R
 
 DOUBT_WORDS = Words("Nothing is removed", "The cluster is proven to be the controller's own; removals go on")
 CLUSTER_TAGS = "kubernetes.io/cluster/"
-"""Of the ownership tags of all clusters."""
+"""Prefix of the ownership tags of all clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Removals:
             self._doubts.failed("cluster", proof.standing, DOUBT_WORDS, error, means=proof.standing.value)
 
     def refusal(self, node: Node | None = None) -> str:
-        """Why nothing may be removed now, or not this node; empty when it may."""
+        """Return why nothing may be removed now, or not this node; empty when it may."""
         proof = self.proof
         if not proof.proven:
             return proof.because
@@ -108,7 +108,7 @@ class Removals:
         self._kube.delete(NODES, node.name, uid=node.uid)
 
     def departed(self, node: Node) -> Departure | None:
-        """Evidence that the node's instance is gone, by the instance's bare id; None without it.
+        """Return evidence that the node's instance is gone, by the instance's bare id; None without it.
 
         Raises RemovalRefusedError and CloudErrors; ValueError when the provider id is not readable.
         """
@@ -192,12 +192,12 @@ class Removals:
 
 
 def finalizing(node: Node) -> bool:
-    """Whether the node is being deleted and has our finalizer."""
+    """Return whether the node is being deleted and has our finalizer."""
     return node.deleted_at is not None and TERMINATION_FINALIZER in node.finalizers
 
 
 def _ours(instance: CloudInstance, node: Node) -> bool:
-    """Whether the controller launched it: by its tags, of which one may be lost, or by the launch token on its Node."""
+    """Return whether the controller launched it: by its tags, one of which may be lost, or its Node's launch token."""
     if any(key.startswith(CLUSTER_TAGS) and value == "owned" for key, value in instance.tags.items()):
         return instance.owned
     return instance.owned or bool(instance.provisioner_name) or LAUNCH_TOKEN in node.annotations

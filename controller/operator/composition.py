@@ -98,7 +98,7 @@ class OperatorTimes:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What an operator runs on. With other `clock`, `executors` and `run`, one thread drives it in virtual time."""
+    """The edges of an operator. With other `clock`, `executors` and `run`, one thread drives it in virtual time."""
 
     kube: KubeClient
     cloud: CloudProvider
@@ -124,7 +124,7 @@ RESTS = {
     Runs.PODS_WAIT: Rest(4.0, most_seconds=0.5),
     Runs.POLLING: NO_REST,
 }
-"""So the launches and the watches of a burst have most of the process."""
+"""Rests between passes, so that launches and watches get most of the process's time in a burst."""
 
 
 class Operator:
@@ -194,7 +194,7 @@ class Operator:
         self._acting = [loop for runs, loop in loops if runs is not Runs.STANDBY]
 
     def _reconcilers(self, settings: Settings) -> Iterator[tuple[Reconciler, Runs]]:
-        """Every loop, what it needs beside the context, and when it runs."""
+        """Yield every loop, what it needs beside the context, and when it runs."""
         context, times = self._context, self._times
         emptiness, methods = Emptiness(), self._methods(settings)
         repair = Repair(RepairPolicy(settings.node_repair, settings.node_repair_after_seconds))
@@ -226,7 +226,7 @@ class Operator:
             yield self._decisions, Runs.LEADING
 
     def _methods(self, settings: Settings) -> list[Method]:
-        """The methods of removal, in the order in which they are asked."""
+        """Return the methods of removal, in the order in which they are asked."""
         drift = [Drift(DriftChecks(self._context.cloud, self._clock))] if settings.drift_enabled else []
         zones, consolidation = ZoneMoves(), Consolidation(self._times.deprovisioning.consolidation)
         return [Expiration(), *drift, ApprovedRebalance(), consolidation, zones]
@@ -276,7 +276,7 @@ class Operator:
             loop.start(self._edges.run)
 
     def leads(self) -> bool:
-        """Whether this process leads."""
+        """Return whether this process leads."""
         return self._leads
 
     def start_leading(self, *, after_crash: bool = False) -> None:
@@ -299,11 +299,11 @@ class Operator:
         return snapshot, self._context.catalogs.view(snapshot).types
 
     def provisioners(self) -> Collection[Provisioner]:
-        """Those of the cluster that are valid; none before the first list."""
+        """Return the valid Provisioners of the cluster; none before the first list."""
         return self.informers.snapshot().provisioners.values()
 
     def cluster_series(self) -> bytes:
-        """Series about nodes, pods and Provisioners, from the leader alone: with more replicas, sums would double."""
+        """Render series about nodes, pods and Provisioners, on the leader alone: with replicas, sums would double."""
         return self._series.render(self.informers.snapshot()) if self._leads else b""
 
     def close(self, timeout_seconds: float | None = None) -> bool:
@@ -324,7 +324,7 @@ class Operator:
         return all(ended)
 
     def unsettled(self) -> str:
-        """Why a successor must wait before it launches; empty when all launches are on record. See Launcher."""
+        """Return why a successor must wait before it launches; empty when all launches are on record. See Launcher."""
         return self._context.launcher.unsettled()
 
     def _flush_decisions(self) -> None:

@@ -30,7 +30,7 @@ from controller.telemetry.structured_logging import set_levels
 
 LEVEL_PREFIX: Final = "loglevel."
 EVERYTHING: Final = "controller"
-"""The component that stands for all others."""
+"""The component name for all others."""
 ZAP_CONFIG: Final = "zap-logger-config"
 """Karpenter v0.27's key for a JSON document, whose `level` may change while the process runs."""
 
@@ -119,7 +119,7 @@ class Configuration:
         self._levels: dict[str, str] | None = None
 
     def start(self) -> None:
-        """Start following log levels, and settings once `follow` was called."""
+        """Start to follow log levels, and settings once `follow` was called."""
         periodic("configuration", self.look, self._clock, self._stop).start()
 
     def follow(

@@ -171,9 +171,9 @@ def make_provider(
 
 
 def check(provider: CloudProvider) -> None:
-    """Log which permissions are missing. The process continues: existing nodes need it all the same.
+    """Log which permissions are missing. The process continues, for the existing nodes.
 
-    Raises CloudErrors when AWS does not answer.
+    Raises CloudErrors if AWS does not respond.
     """
     try:
         provider.check_permissions()
@@ -182,7 +182,7 @@ def check(provider: CloudProvider) -> None:
 
 
 def _dns_ip(kube: KubeClient) -> str:
-    """The ClusterIP of kube-dns; empty when it is unknown: nodes then use their default."""
+    """Return the ClusterIP of kube-dns; empty when it is unknown: nodes then use their default."""
     try:
         address = kube.get(SERVICES, "kube-dns", "kube-system").get("spec", {}).get("clusterIP", "")
     except KubeError as error:

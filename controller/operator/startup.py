@@ -24,7 +24,7 @@ T = TypeVar("T")
 SETTINGS_POLL_SECONDS = 0.5
 """Between two reads of the ConfigMap, as in Karpenter v0.27."""
 NO_OBJECT = "metadata.name=-"
-"""Selects nothing: the list tells whether a kind is there and may be listed."""
+"""Selects nothing: the list fails if the kind is missing or may not be listed."""
 
 _log = structlog.get_logger("startup")
 
@@ -58,7 +58,7 @@ def _parsed(data: Mapping[str, str], config_map: str) -> Settings:
         except ValidationError:
             settings = None
         if settings is None:
-            raise  # with the unknown keys, so that all problems are said at once
+            raise  # with the unknown keys, so that all problems are reported at once
     text = "Settings that this version does not know are ignored"
     _log.warning(text, config_map=config_map, keys=sorted(data.keys() - known.keys()))
     return settings
@@ -82,18 +82,18 @@ def refuse_old_kubernetes(kube: KubeClient, least: str, clock: Clock, stop: thre
 
 
 def device_kinds(kube: KubeClient) -> tuple[Resource, ...]:
-    """The kinds of dynamic resource allocation (DRA) to watch: all, or none when one is missing or may not be listed.
+    """Return the kinds of DRA to watch: all, or none if one is missing or may not be listed.
 
-    A watch that never gets its first list would keep the controller from acting. Raises KubeError when the server does
-    not answer.
+    A watch that never gets its first list would keep the controller from acting. Raises KubeError if the server does
+    not respond.
     """
     return _listable(kube, served_devices(kube), "Resource claims are not read: pods that have some get no node")
 
 
 def owner_kinds(kube: KubeClient, settings: Settings) -> tuple[Resource, ...]:
-    """What is watched for the setting `planAheadOwners`: all, or none when one may not be listed.
+    """Return the kinds to watch for the setting `planAheadOwners`: all, or none if one may not be listed.
 
-    Raises KubeError when the server does not answer.
+    Raises KubeError if the server does not respond.
     """
     kinds = POD_OWNERS if settings.plan_ahead_owners else ()
     return _listable(kube, kinds, "Pods to come are not planned for: planAheadOwners needs rights")

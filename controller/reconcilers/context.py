@@ -1,4 +1,4 @@
-"""What the reconcilers of one process share."""
+"""The dependencies that the reconcilers of one process share."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LiveSettings:
 
 @dataclass(slots=True)
 class Planning:
-    """What provisioning has in hand, for loops that give way to it. Its loop alone writes it."""
+    """The state of provisioning, for loops that wait for it. Only its loop writes it."""
 
     unplanned: bool = False
-    """Pods wait for their plan: the batch window is open, or the plan is being made."""
+    """Pods wait for their plan: the batch window is open, or the plan is being computed."""
     launching: frozenset[str] = frozenset()
     """Launch tokens of nodes whose launch has not ended."""
     expected: Mapping[str, ExpectedPod] = EMPTY
@@ -43,7 +43,7 @@ class Planning:
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerContext:
-    """What every reconciler is made with, beside what concerns that loop alone."""
+    """The dependencies of every reconciler."""
 
     settings: LiveSettings
     kube: KubeClient
@@ -64,7 +64,7 @@ class ReconcilerContext:
     planned: Flag
     """Set once the pods and headroom that waited at the start were planned for; nodes may be called empty."""
     namespace: str = ""
-    """Where the ConfigMaps are that loops keep; empty: nothing is kept."""
+    """Namespace of the ConfigMaps that loops write; empty: none is written."""
     planning: Planning = field(default_factory=Planning)
 
     @property

@@ -48,7 +48,7 @@ class Schedule:
     """Both day fields are restricted: a day then has to match one of them (cron's rule)."""
 
     def on(self, day: datetime) -> bool:
-        """Whether the schedule starts at some time of that day."""
+        """Return whether the schedule starts at some time of that day."""
         by_date, by_week = day.day in self.days, (day.weekday() + 1) % 7 in self.weekdays
         return day.month in self.months and (by_date or by_week if self.either_day else by_date and by_week)
 
@@ -61,7 +61,7 @@ class Window:
     duration_seconds: float
 
     def active(self, now: float) -> bool:
-        """Whether `now` (Unix seconds) lies in one of the periods."""
+        """Return whether `now` (Unix seconds) lies in one of the periods."""
         moment = datetime.fromtimestamp(now, UTC).replace(second=0, microsecond=0)
         earliest = datetime.fromtimestamp(now - self.duration_seconds, UTC)
         times = [(hour, minute) for hour in self.schedule.hours for minute in self.schedule.minutes]
@@ -84,11 +84,11 @@ class Budget:
     window: Window | None = None
 
     def allows(self, nodes: int) -> int:
-        """How many of that many nodes."""
+        """Return how many nodes of `nodes` the budget allows to leave."""
         return self.count if self.count is not None else -int(-self.share * nodes // 1)
 
     def active(self, now: float) -> bool:
-        """Whether the budget counts at `now` (Unix seconds)."""
+        """Return whether the budget counts at `now` (Unix seconds)."""
         return self.window is None or self.window.active(now)
 
 
@@ -152,7 +152,7 @@ def _budget(entry: dict[str, Any]) -> Budget:
 
 
 def parse_window(entry: Mapping[str, Any]) -> Window | None:
-    """The window of a JSON object's `schedule` and `duration`; None without both. Raises ValueError."""
+    """Parse the window of a JSON object's `schedule` and `duration`; None without both. Raises ValueError."""
     if ("schedule" in entry) != ("duration" in entry):
         raise ValueError("schedule and duration go together; set both or neither")
     if "schedule" not in entry:

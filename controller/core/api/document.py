@@ -21,47 +21,47 @@ _NOTHING: Final[Document] = {}
 
 
 def mapping(value: object) -> Document:
-    """The value when it is an object, else an empty one."""
+    """Return the value when it is an object, else an empty one."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def items(value: object) -> Sequence[Any]:
-    """The value when it is a list, else an empty one."""
+    """Return the value when it is a list, else an empty one."""
     return value if isinstance(value, list) else ()
 
 
 def objects(value: object) -> list[Document]:
-    """The members of a list that are objects."""
+    """Return the members of a list that are objects."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
-    """The value when it is a string, else ""."""
+    """Return the value when it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def optional_text(value: object) -> str | None:
-    """The value when it is a string, else None."""
+    """Return the value when it is a string, else None."""
     return value if isinstance(value, str) else None
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """The strings in a list."""
+    """Return the strings in a list."""
     return tuple([each for each in value if isinstance(each, str)]) if isinstance(value, list) else ()
 
 
 def whole(value: object, default: int = 0) -> int:
-    """The value when it is an integer, else the default."""
+    """Return the value when it is an integer, else the default."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def optional_whole(value: object) -> int | None:
-    """The value when it is an integer, else None."""
+    """Return the value when it is an integer, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def string_map(value: object) -> FrozenMap[str, str]:
-    """A map of strings, interned: equal maps of labels are one object, but for very large ones.
+    """Return a map of strings, interned: equal maps of labels are one object, but for very large ones.
 
     Entries of other types are left out.
     """
@@ -121,19 +121,19 @@ def selector_requirements(value: object) -> tuple[SelectorRequirement, ...]:
 
 
 def node_selector_term(value: Document) -> NodeSelectorTerm:
-    """One term of a node selector."""
+    """Return one term of a node selector."""
     return NodeSelectorTerm(
         selector_requirements(value.get("matchExpressions")), selector_requirements(value.get("matchFields"))
     )
 
 
 def node_selector_terms(value: object) -> tuple[NodeSelectorTerm, ...]:
-    """The terms of a NodeSelector (`nodeSelectorTerms`), ORed."""
+    """Return the terms of a NodeSelector (`nodeSelectorTerms`), ORed."""
     return tuple(node_selector_term(each) for each in objects(mapping(value).get("nodeSelectorTerms")))
 
 
 def label_selector(value: object) -> LabelSelector | None:
-    """A LabelSelector; None when it is absent. matchLabels become In expressions, sorted by key, ahead of the rest."""
+    """Return a LabelSelector, or None. matchLabels become In expressions, sorted by key, ahead of matchExpressions."""
     if not isinstance(value, dict):
         return None
     labels = string_map(value.get("matchLabels"))

@@ -21,7 +21,7 @@ _LONGEST_SECONDS: Final = Fraction(2**63 - 1, 10**9)
 
 
 def duration_seconds(text: str) -> float:
-    """The duration in seconds. Raises ValueError for what Go refuses: no unit, an unknown unit, more than 292 years."""
+    """Parse a duration to seconds. Raises ValueError as Go does: no unit, an unknown unit, more than 292 years."""
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
         return 0.0

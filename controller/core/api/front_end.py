@@ -44,7 +44,7 @@ class ApiKind(Generic[Model]):
         return f"{self.group}/{self.version}"
 
     def parse(self, document: Document) -> Model:
-        """The model of a document, with its defaults. Raises ValidationError with every broken rule."""
+        """Return the model of a document, with its defaults. Raises ValidationError with every broken rule."""
         report = Report()
         model = self.read(report, document)
         if report.problems:
@@ -52,7 +52,7 @@ class ApiKind(Generic[Model]):
         return model
 
     def validate(self, document: Document) -> tuple[Problem, ...]:
-        """Every broken rule; none for a valid document."""
+        """Return every broken rule; none for a valid document."""
         report = Report()
         self.read(report, document)
         return report.problems

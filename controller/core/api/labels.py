@@ -75,12 +75,12 @@ NORMALIZED = {
 
 
 def normalize_label(key: str) -> str:
-    """The label's present name."""
+    """Return the label's present name."""
     return NORMALIZED.get(key, key)
 
 
 def restricted_label(key: str) -> bool:
-    """Whether users may not set this label: in a reserved domain and not well known.
+    """Return whether users may not set this label: in a reserved domain and not well known.
 
     A domain is reserved with its subdomains (`foo.kubernetes.io`). Karpenter v0.27 tests a bare suffix, so that it also
     refuses `xkubernetes.io`, which is in no reserved domain; we accept it.
@@ -101,5 +101,5 @@ RESERVED_TAG_PREFIX = "aws:"
 
 
 def protected_tag(key: str) -> bool:
-    """Whether users may not set this tag: one of ownership, or of AWS's own prefix."""
+    """Return whether users may not set this tag: one of ownership, or of AWS's own prefix."""
     return key in OWNERSHIP_TAGS or key.startswith(OWNERSHIP_TAG_PREFIX) or key.lower().startswith(RESERVED_TAG_PREFIX)

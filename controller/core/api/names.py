@@ -19,7 +19,7 @@ _NAME_RULE: Final = "letters, digits, '-', '_' and '.', with a letter or digit a
 
 
 def qualified_name_error(key: str) -> str:
-    """What is wrong with a label or taint key: an optional DNS subdomain and "/", then a name."""
+    """Return what is wrong with a label or taint key: an optional DNS subdomain and "/", then a name."""
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > _MAX_PREFIX or not _DNS_1123.fullmatch(prefix)):
         return f"{key!r} is not a qualified name: the part before '/' must be a DNS subdomain of lower-case letters"
@@ -29,14 +29,14 @@ def qualified_name_error(key: str) -> str:
 
 
 def label_value_error(value: str) -> str:
-    """What is wrong with a label value: empty, or a name."""
+    """Return what is wrong with a label value: empty, or a name."""
     if value and (len(value) > _MAX_NAME or not _NAME.fullmatch(value)):
         return f"{value!r} is not a label value: it must be empty or {_NAME_RULE}"
     return ""
 
 
 def dns_1035_error(name: str) -> str:
-    """What is wrong with a DNS-1035 label: lower-case letter first, then letters, digits and '-', 63 at most."""
+    """Return what is wrong with a DNS-1035 label: lower-case letter first, then letters, digits and '-', 63 at most."""
     if len(name) > _MAX_NAME or not _DNS_1035.fullmatch(name):
         return (
             f"{name!r} must start with a lower-case letter and have only lower-case letters, digits and '-', 63 at most"

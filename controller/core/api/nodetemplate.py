@@ -70,16 +70,16 @@ class AWSNodeTemplate:
 
 
 def has_al2(version: str) -> bool:
-    """Whether EKS publishes AL2 images for a Kubernetes version such as 1.32; False for one that cannot be read."""
+    """Return whether EKS publishes AL2 images for a Kubernetes version such as 1.32; False if it cannot be parsed."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) <= AL2_LAST
 
 
 def default_ami_family(version: str) -> str:
-    """The family of a template that names none: AL2, as in Karpenter v0.27, where EKS has it, else AL2023."""
+    """Return the family of a template that names none: AL2, as in Karpenter v0.27, where EKS has it, else AL2023."""
     return "AL2" if has_al2(version) else "AL2023"
 
 
 def comma_list(text: str) -> list[str]:
-    """The trimmed parts of a selector's value between commas, empty ones left out."""
+    """Return the trimmed parts of a selector's value between commas, empty ones left out."""
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -83,7 +83,7 @@ _DEFAULT_CLASS_KEYS: Final = (
 
 
 def parse_pod(obj: Document) -> Pod:
-    """A v1 Pod."""
+    """Parse a v1 Pod."""
     get_meta = mapping(obj.get("metadata")).get
     spec = mapping(obj.get("spec"))
     status = mapping(obj.get("status"))
@@ -141,7 +141,7 @@ def _pod_conditions(value: object) -> tuple[bool, bool]:
 
 
 def _pod_volumes(pod_name: str, value: object) -> tuple[PodVolume, ...]:
-    """Volumes backed by claims, generic ephemeral ones included (their claims are named POD-VOLUME)."""
+    """Return volumes backed by claims, generic ephemeral ones included (their claims are named POD-VOLUME)."""
     volumes: list[PodVolume] = []
     for volume in items(value):
         if not isinstance(volume, dict):
@@ -158,8 +158,9 @@ def _pod_volumes(pod_name: str, value: object) -> tuple[PodVolume, ...]:
 
 
 def parse_node(obj: Document) -> Node:
-    """A v1 Node. One that is about to be opened (`core.machines.opening`) counts as open: as neither unschedulable nor
-    tainted so."""
+    """Parse a v1 Node. One that is about to be opened (`core.machines.opening`) counts as open: it is neither
+    unschedulable nor tainted so.
+    """
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     annotations = string_map(meta.get("annotations"))
     opens = OPENS_WITH in annotations
@@ -187,7 +188,7 @@ def parse_node(obj: Document) -> Node:
 
 
 def _unhealthy(conditions: Iterable[Document]) -> tuple[UnhealthyCondition, ...]:
-    """Failing conditions. One without a status or a readable time of transition says nothing."""
+    """Return the failing conditions, sorted by type; one without a status or a valid transition time is ignored."""
     failing: dict[str, UnhealthyCondition] = {}
     for condition in conditions:
         kind, status = text(condition.get("type")), text(condition.get("status"))
@@ -199,12 +200,12 @@ def _unhealthy(conditions: Iterable[Document]) -> tuple[UnhealthyCondition, ...]
 
 
 def taint(value: Document) -> Taint:
-    """A taint as written; an absent effect stays empty."""
+    """Return a taint as written; an absent effect stays empty."""
     return Taint(text(value.get("key")), text(value.get("value")), text(value.get("effect")))
 
 
 def readable_resources(value: object) -> Resources:
-    """Resources of a status, which a controller writes: quantities that cannot be read are left out."""
+    """Parse the resources of a status, which a controller writes; leave out quantities that cannot be parsed."""
     amounts: dict[str, int] = {}
     for name, quantity in mapping(value).items():
         try:
@@ -215,7 +216,7 @@ def readable_resources(value: object) -> Resources:
 
 
 def parse_daemon_set(obj: Document) -> DaemonSet:
-    """An apps/v1 DaemonSet with the pod that its controller would create, added tolerations included."""
+    """Parse an apps/v1 DaemonSet with the pod that its controller would create, added tolerations included."""
     meta = mapping(obj.get("metadata"))
     namespace, name, uid = text(meta.get("namespace")) or "default", text(meta.get("name")), text(meta.get("uid"))
     template = mapping(mapping(obj.get("spec")).get("template"))
@@ -239,7 +240,7 @@ def _daemon_tolerations(spec: Document) -> list[dict[str, Any]]:
 
 
 def parse_budget(obj: Document) -> PodDisruptionBudget:
-    """A policy/v1 PodDisruptionBudget. One whose status lags behind its spec allows nothing, as in the Eviction API."""
+    """Parse a policy/v1 PodDisruptionBudget. It allows nothing while its status lags behind its spec (Eviction API)."""
     meta, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
     current = whole(status.get("observedGeneration")) >= whole(meta.get("generation"))
     return PodDisruptionBudget(
@@ -252,7 +253,7 @@ def parse_budget(obj: Document) -> PodDisruptionBudget:
 
 
 def parse_claim(obj: Document) -> PersistentVolumeClaim:
-    """A v1 PersistentVolumeClaim; the older storage class annotation counts as the class."""
+    """Parse a v1 PersistentVolumeClaim; the older storage class annotation counts as the class."""
     meta, spec = mapping(obj.get("metadata")), mapping(obj.get("spec"))
     annotations = string_map(meta.get("annotations"))
     storage_class = annotations.get("volume.beta.kubernetes.io/storage-class")
@@ -271,7 +272,7 @@ def parse_claim(obj: Document) -> PersistentVolumeClaim:
 
 
 def parse_volume(obj: Document) -> PersistentVolume:
-    """A v1 PersistentVolume."""
+    """Parse a v1 PersistentVolume."""
     meta, spec = mapping(obj.get("metadata")), mapping(obj.get("spec"))
     required = mapping(spec.get("nodeAffinity")).get("required")
     claim = mapping(spec.get("claimRef"))
@@ -298,7 +299,7 @@ def _volume_driver(spec: Document) -> str:
 
 
 def parse_storage_class(obj: Document) -> StorageClass:
-    """A storage.k8s.io/v1 StorageClass."""
+    """Parse a storage.k8s.io/v1 StorageClass."""
     meta = mapping(obj.get("metadata"))
     annotations = string_map(meta.get("annotations"))
     topologies = obj.get("allowedTopologies")
@@ -323,7 +324,7 @@ def _topology(term: Document) -> NodeSelectorTerm:
 
 
 def parse_csi_node(obj: Document) -> CSINode:
-    """A storage.k8s.io/v1 CSINode."""
+    """Parse a storage.k8s.io/v1 CSINode."""
     meta = mapping(obj.get("metadata"))
     limits: dict[str, int] = {}
     for driver in objects(mapping(obj.get("spec")).get("drivers")):
@@ -334,7 +335,7 @@ def parse_csi_node(obj: Document) -> CSINode:
 
 
 def parse_namespace(obj: Document) -> Namespace:
-    """A v1 Namespace."""
+    """Parse a v1 Namespace."""
     meta = mapping(obj.get("metadata"))
     return Namespace(
         text(meta.get("name")),
@@ -345,19 +346,19 @@ def parse_namespace(obj: Document) -> Namespace:
 
 
 def parse_replica_set(obj: Document) -> PodOwner:
-    """An apps/v1 ReplicaSet."""
+    """Parse an apps/v1 ReplicaSet."""
     return _pod_owner(obj, whole(mapping(obj.get("spec")).get("replicas"), 1))
 
 
 def parse_stateful_set(obj: Document) -> PodOwner:
-    """An apps/v1 StatefulSet. One that makes its pods in order, each after the one before is ready, wants none."""
+    """Parse an apps/v1 StatefulSet. With the policy OrderedReady, which makes pods one by one, it wants none."""
     spec = mapping(obj.get("spec"))
     at_once = text(spec.get("podManagementPolicy")) == "Parallel"
     return _pod_owner(obj, whole(spec.get("replicas"), 1) if at_once else 0)
 
 
 def parse_job(obj: Document) -> PodOwner:
-    """A batch/v1 Job. One that is suspended or has ended wants none."""
+    """Parse a batch/v1 Job. One that is suspended or has ended wants none."""
     spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
     wanted = whole(spec.get("parallelism"), 1)
     if (completions := optional_whole(spec.get("completions"))) is not None:
@@ -384,7 +385,7 @@ def _has_condition(status: Document, *types: str) -> bool:
 
 
 def parse_quota(obj: Document) -> ResourceQuota:
-    """A v1 ResourceQuota. Its scopes are left out, so that it counts for pods that it may not be about."""
+    """Parse a v1 ResourceQuota. Its scopes are ignored, so that it is applied to pods outside them too."""
     meta, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
     hard = mapping(status.get("hard")) or mapping(mapping(obj.get("spec")).get("hard"))
     used, left = mapping(status.get("used")), dict[str, int]()

@@ -1,7 +1,7 @@
 """Pods, as far as scheduling, draining and explaining need them.
 
 A `PodSpec` holds what replicas have in common and is interned: equal specs are the same object, so that pods are
-classed by identity. What differs from replica to replica stands on the `Pod`.
+classed by identity. What differs between replicas is on the `Pod`.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class PodSpec:
     resource_claims: tuple[PodClaim, ...] = ()
     """In snapshots, their devices are among `requests` as extended resources (state/claim_resolution.py)."""
     unsupported: tuple[str, ...] = ()
-    """What kube-scheduler would place the pod by and plans cannot know, with a remedy: it is never placed either."""
+    """Fields that kube-scheduler obeys and plans do not support, each with a remedy: such a pod is never placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Pod:
         return self.deleted_at is not None
 
     def owned_by(self, api_version: str, kind: str) -> bool:
-        """Whether an owner reference names this kind."""
+        """Return whether an owner reference names this kind."""
         for owner in self.owners:  # noqa: SIM110 - `any` takes three times as long, and this is asked of every pod
             if owner.kind == kind and owner.api_version == api_version:
                 return True

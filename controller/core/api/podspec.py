@@ -46,7 +46,7 @@ _KEPT: Final = (
     "priorityClassName", "preemptionPolicy", "schedulerName", "schedulingGates", "terminationGracePeriodSeconds",
     "resourceClaims", "schedulingGroup", "workloadRef",
 )  # fmt: skip
-_GROUP: Final = "pods of a scheduling group start together or not at all, which plans do not heed: take it out"
+_GROUP: Final = "pods of a scheduling group start together or not at all, which plans do not support: take it out"
 CLAIMS_NOT_READ: Final = (
     "spec.resourceClaims: which nodes can serve a claim of dynamic resource allocation (DRA) is not known before "
     "they run: request the device as an extended resource, such as nvidia.com/gpu, or run the pod on other nodes"
@@ -57,14 +57,14 @@ _UNSUPPORTED: Final = {
     "schedulingGroup": f"spec.schedulingGroup: {_GROUP}, or run the pod on other nodes",
     "workloadRef": f"spec.workloadRef: {_GROUP}, or run the pod on other nodes",
 }
-"""Fields of a pod that plans cannot obey, with what the user may do (KEP-4381; KEP-4671, first called workloadRef)."""
+"""Fields of a pod that plans do not support, with the remedy (KEP-4381; KEP-4671, first called workloadRef)."""
 
 Parsed = tuple[PodSpec, Resources]
 """A spec and the pod's limits, which are no part of it: pods that differ in them are scheduled alike."""
 
 
 def pod_spec(spec: Document) -> PodSpec:
-    """The spec alone."""
+    """Parse a spec, without the pod's limits; see `spec_and_limits`."""
     return spec_and_limits(spec)[0]
 
 
@@ -85,7 +85,7 @@ def spec_and_limits(spec: Document) -> Parsed:
 
 
 def _containers(value: object) -> list[object] | None:
-    """The fields of containers that scheduling reads; others (images, environment, mounts) are left out."""
+    """Return the fields of containers that scheduling reads; others (images, environment, mounts) are left out."""
     if not isinstance(value, list):
         return None
     return [

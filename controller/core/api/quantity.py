@@ -35,7 +35,7 @@ _HELP: Final = (
 
 @lru_cache(maxsize=65_536, typed=True)
 def nanos(value: str | int | float) -> int:
-    """The quantity in exact nano-units, capped at 2**63 - 1 units either way.
+    """Return the quantity in exact nano-units, capped at 2**63 - 1 units either way.
 
     Accepts numbers too (`cpu: 1000` in YAML). Raises ValueError, saying what is wrong and what would be right.
     """
@@ -57,7 +57,7 @@ def nanos(value: str | int | float) -> int:
 
 
 def _exponent(text: str) -> int:
-    """A decimal exponent, clamped: beyond this any number is the cap, or the smallest step."""
+    """Return a decimal exponent, clamped to where any number is the cap, or the smallest step."""
     bound = 2 * _MAX_DIGITS
     return max(-bound, min(bound, int(text)))
 
@@ -83,7 +83,7 @@ def units_ceil(amount_nanos: int) -> int:
 
 
 def rounded(resource: str, amount_nanos: int) -> int:
-    """A resource's amount in the controller's unit: millicores of cpu, whole units of everything else; rounded up."""
+    """Return an amount in the controller's unit, rounded up: millicores of cpu, whole units of everything else."""
     return milli_ceil(amount_nanos) if resource == "cpu" else units_ceil(amount_nanos)
 
 
@@ -105,7 +105,7 @@ def resources(quantities: Mapping[str, str | int | float]) -> Resources:
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """An amount of Resources in Kubernetes' canonical form: cpu `1500m` or `2`, memory `16Gi` or `7577Mi`, pods `110`.
+    """Format an amount in Kubernetes' canonical form: cpu `1500m` or `2`, memory `16Gi` or `7577Mi`, pods `110`.
 
     Bytes take the largest binary suffix that keeps them whole; what no binary suffix fits, and every count, takes the
     largest decimal one (`1000000` bytes is `1M`, 1000 cpus are `1k`).
@@ -120,8 +120,9 @@ def format_quantity(resource: str, amount: int) -> str:
 
 
 def in_words(resource: str, amount: int) -> str:
-    """An amount as people write it, rounded to two decimals of its unit (CPU is exact): 382.97 CPU, 31.4 GiB memory,
-    2 nvidia.com/gpu.
+    """Format an amount for people: 382.97 CPU, 31.4 GiB memory, 2 nvidia.com/gpu.
+
+    Rounded to two decimals of its unit; CPU is exact.
     """
     if resource == "cpu":
         return f"{_decimals(amount / 1000, 3)} CPU"
@@ -134,12 +135,12 @@ def in_words(resource: str, amount: int) -> str:
 
 
 def bare_words(resource: str, amount: int) -> str:
-    """An amount in words without the name of its resource: 382.97, 31.4 GiB, 2."""
+    """Return an amount in words without the name of its resource: 382.97, 31.4 GiB, 2."""
     return in_words(resource, amount).removesuffix(" CPU").removesuffix(f" {resource}")
 
 
 def different(resource: str, one: int, other: int) -> tuple[str, str]:
-    """Two amounts in words; exactly, where rounding would make them the same."""
+    """Format two amounts for people; exactly, where rounding would make them equal."""
     said = in_words(resource, one), in_words(resource, other)
     if said[0] != said[1] or one == other:
         return said
@@ -151,7 +152,7 @@ def _decimals(value: float, most: int) -> str:
 
 
 def in_bytes(resource: str) -> bool:
-    """Whether a resource is counted in bytes."""
+    """Return whether a resource is counted in bytes."""
     return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 

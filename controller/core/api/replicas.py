@@ -76,7 +76,7 @@ class Pods(Sequence[Pod]):
         return grouped
 
     def only(self, wanted: Callable[[Pod], bool]) -> Pods:
-        """The groups whose first pod satisfies `wanted`, which may not depend on what replicas differ in."""
+        """Return the groups whose first pod satisfies `wanted`, which may not depend on what replicas differ in."""
         kept = [group for group in self.groups if wanted(group.first)]
         return self if len(kept) == len(self.groups) else Pods(kept)
 

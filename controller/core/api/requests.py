@@ -24,7 +24,7 @@ Report = Callable[[str], None]
 
 
 def pod_requests(spec: Document, report: Report) -> Resources:
-    """What a pod of this spec takes of a node, `pods: 1` included; zero amounts are left out.
+    """Return what a pod of this spec takes of a node, `pods: 1` included; zero amounts are left out.
 
     Fields that cannot be read go to `report` and count as absent.
     """
@@ -35,7 +35,7 @@ def pod_requests(spec: Document, report: Report) -> Resources:
 
 
 def pod_limits(spec: Document) -> Resources:
-    """What a pod of this spec may use at most, `pods: 1` included; resources without a limit are left out.
+    """Return what a pod of this spec may use at most, `pods: 1` included; resources without a limit are left out.
 
     Sources: Kubernetes' `PodLimits` (k8s.io/component-helpers/resource). Containers and sidecars together or the
     greatest init container, else the pod-level limit; overhead is added to what has a limit. A container without a

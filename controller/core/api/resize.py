@@ -13,7 +13,7 @@ from controller.core.api.quantity import nanos
 
 
 def resized_spec(spec: Document, status: Document) -> Document:
-    """The spec with the requests that count; the same object when no container is being resized."""
+    """Return the spec with the requests that kube-scheduler counts; the same object if no container is resized."""
     names = ("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")
     changed: dict[str, Any] = {}
     for field, statuses in names:
@@ -28,7 +28,7 @@ def resized_spec(spec: Document, status: Document) -> Document:
 
 
 def _counted(container: Any, by_name: dict[str, Document], status: Document, field: str) -> Any:
-    """The container with the requests that count: itself, unless its status differs from its spec."""
+    """Return the container with the requests that count: itself, unless its status differs from its spec."""
     if not isinstance(container, dict) or (field == "initContainers" and container.get("restartPolicy") != "Always"):
         return container
     held = by_name.get(text(container.get("name")))

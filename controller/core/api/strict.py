@@ -35,7 +35,7 @@ class Report:
         self.add(path, message, remedy)
 
     def read(self, path: str, text: str, reader: Callable[[str], T]) -> T | None:
-        """The text as parsed by `reader`; None, and a problem, if that raises ValueError or `text` is no string."""
+        """Parse the text by `reader`; add a problem and return None if that raises ValueError or it is no string."""
         if not isinstance(text, str):
             self.add(path, f"must be a string, not {text!r}", "quote it")
             return None
@@ -52,7 +52,7 @@ class Report:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy: the nearest known name, or all of them when none is near."""
+    """Return a remedy: the nearest known name, or all of them when none is near."""
     names = sorted(known)
     by_case = {each.lower(): each for each in names}
     near = by_case.get(name.lower()) or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), "")
@@ -60,14 +60,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def step(path: str, key: str) -> str:
-    """The path of a map's entry: `labels.team`, but `labels["example.com/team"]` where the key has dots or slashes."""
+    """Return the path of a map's entry: `labels.team`, or `labels["example.com/team"]` with dots or slashes."""
     if key.replace("_", "").replace("-", "").isalnum():
         return f"{path}.{key}" if path else key
     return f'{path}["{key}"]'
 
 
 def kind_of(value: object) -> str:
-    """A JSON value's type in words."""
+    """Return a JSON value's type in words."""
     if isinstance(value, bool):
         return "a boolean"
     if isinstance(value, str):
@@ -94,7 +94,7 @@ class Fields:
                 report.add(self.at(name), "unknown field", remedy)
 
     def at(self, name: str) -> str:
-        """The path of a field."""
+        """Return the path of a field."""
         return step(self.path, str(name))
 
     def problem(self, name: str, message: str, remedy: str = "") -> None:
@@ -102,19 +102,19 @@ class Fields:
         self.report.add(self.at(name), message, remedy)
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field is there and not null."""
         return self._document.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """The value as decoded."""
+        """Return the field's value as decoded; None if it is absent."""
         return self._document.get(name)
 
     def child(self, name: str, known: Collection[str]) -> Fields:
-        """An object inside this one; an absent one reads as empty."""
+        """Return an object inside this one; an absent one is empty."""
         return Fields(self.report, self.raw(name), self.at(name), known)
 
     def text(self, name: str, allowed: Collection[str] = ()) -> str | None:
-        """A string, one of `allowed` if that is given."""
+        """Return a string, one of `allowed` if that is given."""
         value = self.raw(name)
         if value is None:
             return None
@@ -126,7 +126,7 @@ class Fields:
         return str(value)
 
     def integer(self, name: str, minimum: int = -MAX_INT64, maximum: int = MAX_INT64) -> int | None:
-        """An integer within bounds, both included."""
+        """Return an integer within bounds, both included."""
         value = self.raw(name)
         if value is None:
             return None
@@ -148,7 +148,7 @@ class Fields:
         return value
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
+        """Return a list of strings."""
         return tuple(value for path, value in self.members(name) if self._is_string(path, value))
 
     def _is_string(self, path: str, value: Any) -> bool:
@@ -157,7 +157,7 @@ class Fields:
         return isinstance(value, str)
 
     def members(self, name: str) -> Iterator[tuple[str, Any]]:
-        """The members of a list, each with its path."""
+        """Yield the members of a list, each with its path."""
         value = self.raw(name)
         if value is None:
             return
@@ -168,7 +168,7 @@ class Fields:
             yield f"{self.at(name)}[{index}]", member
 
     def objects(self, name: str, known: Collection[str]) -> Iterator[Fields]:
-        """The members of a list that must be objects; others, null too, are problems."""
+        """Yield the members of a list that must be objects; others, null too, are problems."""
         for path, member in self.members(name):
             if isinstance(member, dict):
                 yield Fields(self.report, member, path, known)
@@ -176,7 +176,7 @@ class Fields:
                 self.report.add(path, f"must be an object, not {kind_of(member)}")
 
     def entries(self, name: str) -> Iterator[tuple[str, str, Any]]:
-        """The entries of a map: path, key, value."""
+        """Yield the entries of a map: path, key, value."""
         value = self.raw(name)
         if value is None:
             return
@@ -187,19 +187,19 @@ class Fields:
             yield step(self.at(name), str(key)), str(key), member
 
     def string_map(self, name: str) -> FrozenMap[str, str]:
-        """A map of strings to strings."""
+        """Return a map of strings to strings."""
         members = {key: value for path, key, value in self.entries(name) if self._is_string(path, value)}
         return FrozenMap(members) if members else EMPTY
 
     def quantities(self, name: str) -> dict[str, str | int | float]:
-        """A map of quantities, as written; those that cannot be read are problems."""
+        """Return a map of quantities, as written; those that cannot be read are problems."""
         return {
             key: value for path, key, value in self.entries(name) if amount_nanos(self.report, path, value) is not None
         }
 
 
 def amount_nanos(report: Report, path: str, value: Any) -> int | None:
-    """A quantity in nano-units; None, and a problem, when it is none."""
+    """Parse a quantity to nano-units; add a problem and return None if it is none."""
     try:
         return nanos(value)
     except ValueError as error:

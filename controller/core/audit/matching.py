@@ -24,13 +24,13 @@ ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - what the API calls every add
 
 
 def label_of(labels: Mapping[str, str], key: str) -> str | None:
-    """The value of a node label, by this key or by the key that replaced it."""
+    """Return the value of a node label, by this key or by the key that replaced it."""
     value = labels.get(key)
     return labels.get(NORMALIZED.get(key, key)) if value is None else value
 
 
 def expression_holds(expression: SelectorRequirement, value: str | None) -> bool:
-    """One expression against a label's value; None: the label is absent."""
+    """Return whether an expression matches a label's value; None: the label is absent."""
     operator, values = expression.operator, expression.values
     if operator == "In":
         return value is not None and value in values
@@ -50,7 +50,7 @@ def expression_holds(expression: SelectorRequirement, value: str | None) -> bool
 
 
 def term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
-    """A node selector term; one without any expression matches nothing."""
+    """Return whether a node selector term matches; one without any expression matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(expression_holds(e, label_of(labels, e.key)) for e in term.match_expressions) and all(
@@ -59,12 +59,12 @@ def term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str
 
 
 def any_term_holds(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str], node_name: str) -> bool:
-    """Terms are ORed."""
+    """Return whether one of the terms matches: they are ORed."""
     return any(term_holds(term, labels, node_name) for term in terms)
 
 
 def node_accepted(spec: PodSpec, labels: Mapping[str, str], node_name: str) -> bool:
-    """spec.nodeSelector and required node affinity."""
+    """Return whether spec.nodeSelector and required node affinity accept the node."""
     if any(label_of(labels, key) != value for key, value in spec.node_selector.items()):
         return False
     terms = spec.required_node_affinity
@@ -72,12 +72,12 @@ def node_accepted(spec: PodSpec, labels: Mapping[str, str], node_name: str) -> b
 
 
 def selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """A label selector against a pod's or namespace's labels; None matches nothing, an empty one everything."""
+    """Return whether a selector matches labels of a pod or namespace; None matches nothing, an empty one everything."""
     return selector is not None and all(expression_holds(e, labels.get(e.key)) for e in selector.expressions)
 
 
 def required_labels(selector: LabelSelector | None) -> tuple[tuple[str, str], ...]:
-    """(key, value) pairs one of which every match of the selector must have; empty where it has no In expression."""
+    """Return (key, value) pairs of which every match of the selector has one; empty without an In expression."""
     for expression in selector.expressions if selector is not None else ():
         if expression.operator == "In":
             return tuple((expression.key, value) for value in dict.fromkeys(expression.values))
@@ -95,7 +95,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
-    """The first NoSchedule or NoExecute taint that is not tolerated."""
+    """Return the first NoSchedule or NoExecute taint that is not tolerated."""
     for taint in taints:
         hard = taint.effect in ("NoSchedule", "NoExecute")
         if hard and not any(_tolerates(toleration, taint) for toleration in tolerations):
@@ -104,7 +104,7 @@ def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) ->
 
 
 def ports_clash(one: HostPort, two: HostPort) -> bool:
-    """Same port and protocol, on the same address or on every address."""
+    """Return whether port and protocol are the same, on the same address or on every address."""
     return (
         one.port == two.port
         and one.protocol == two.protocol

@@ -51,7 +51,7 @@ class Verdict:
 
 
 def audit(plan: SchedulingPlan, problem: SchedulingProblem) -> tuple[Violation, ...]:
-    """Every rule that the plan breaks, in a fixed order; none when kube-scheduler would bind the pods so."""
+    """Return every rule that the plan breaks, in a fixed order; none when kube-scheduler would bind the pods so."""
     return tuple(_Audit(plan, problem).violations())
 
 
@@ -266,7 +266,7 @@ class _Audit:
     def _planned_labels(
         self, planned: PlannedNode, kind: InstanceType, offering: PricedOffering, hostname: str
     ) -> dict[str, str]:
-        """The labels that the node will have if the fleet gives this offering."""
+        """Return the labels that the node will have if the fleet gives this offering."""
         own = self.type_labels.get((planned.provisioner, kind.name))
         if own is None:
             single = {
@@ -286,7 +286,7 @@ class _Audit:
         }
 
     def _standing_nodes(self) -> list[StateNode]:
-        """Nodes whose pods and domains count; kube-scheduler counts a node that is leaving for as long as it stands."""
+        """Return nodes whose pods and domains count; kube-scheduler counts a leaving node until it is gone."""
         gone = self.problem.without_nodes
         known = {n.name: n for n in self.problem.snapshot.nodes.values() if n.name not in gone}
         known.update(self.nodes)
@@ -300,8 +300,8 @@ def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation
     """Add the pods in any order that works; those that never can be added break a topology rule.
 
     Pods with rules of their own go first: kube-scheduler may bind those that have none, and only count, after them.
-    Groups of pods whose spreads count each other can block an order chosen blindly although another one works. Pods
-    that only spread holds up are therefore added together, and judged as they then stand.
+    Groups of pods whose spreads count each other can block an arbitrary order although another one works. Pods that
+    only a spread refuses are therefore added together, and judged afterwards.
     """
     refused = _refused(board, [each for each in waiting if _has_rules(each[0])])
     refused = _refused(board, [*refused, *(each for each in waiting if not _has_rules(each[0]))])
@@ -321,7 +321,7 @@ def _stuck(board: Board, waiting: list[tuple[Pod, Place]]) -> Iterator[Violation
 
 
 def _refused(board: Board, waiting: list[tuple[Pod, Place]]) -> list[tuple[Pod, Place]]:
-    """Add pods until no more can be added; those that are left."""
+    """Add pods until no more can be added; return those that are left."""
     while waiting:
         refused = [(pod, place) for pod, place in waiting if not _added(board, pod, place)]
         if len(refused) == len(waiting):
@@ -351,7 +351,7 @@ def _planned_name(index: int) -> str:
 
 
 def _distinct(pods: Iterable[Pod]) -> list[Pod]:
-    """One of all pods that share a spec and have no volumes, and each pod that has some."""
+    """Return one of all pods that share a spec and have no volumes, and each pod that has some."""
     distinct: dict[object, Pod] = {}
     for pod in pods:
         distinct.setdefault(pod.key if pod.volumes else id(pod.spec), pod)
@@ -384,7 +384,7 @@ def _overfull(
 
 
 def _node_labels(node: StateNode) -> Mapping[str, str]:
-    """A node's labels; one that has not registered yet will get its name as hostname label from its kubelet."""
+    """Return a node's labels; one that has not registered yet will get its name as hostname label from its kubelet."""
     labels = node.node.labels
     if HOSTNAME in labels or node.initialized:
         return labels
@@ -392,7 +392,7 @@ def _node_labels(node: StateNode) -> Mapping[str, str]:
 
 
 def _prices(offering: Offering) -> tuple[float, ...]:
-    """What an offering may cost in a plan: beyond a commitment it is another price."""
+    """Return what an offering may cost in a plan: beyond a commitment it is another price."""
     return (offering.price,) if offering.commitment is None else (offering.price, offering.commitment.otherwise)
 
 
@@ -421,7 +421,7 @@ def _ports(subject: str, standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterat
 
 
 def _daemon_pods(problem: SchedulingProblem) -> list[Pod]:
-    """One pod a DaemonSet: its newest live one, as admission really made it, else the one its template describes.
+    """Return one pod for each DaemonSet: its newest live pod, as admission changed it, else that of its template.
 
     A live pod's node affinity names its own node (the DaemonSet controller pins it), so placement rules are the
     template's and only the requests and ports are the live pod's.

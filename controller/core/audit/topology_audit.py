@@ -35,7 +35,7 @@ class Place:
     pods: list[Pod] = field(default_factory=list)
 
     def domain(self, key: str) -> str | None:
-        """The node's value of a topology key."""
+        """Return the node's value of a topology key."""
         return label_of(self.labels, key)
 
 
@@ -71,7 +71,7 @@ def _labels_of(pod: Pod) -> tuple[Label, ...]:
 def _with_label_keys(
     selector: LabelSelector | None, labels: Mapping[str, str], same: Iterable[str], different: Iterable[str] = ()
 ) -> LabelSelector | None:
-    """matchLabelKeys and mismatchLabelKeys become expressions on the carrier's own values."""
+    """Add matchLabelKeys and mismatchLabelKeys to the selector, as expressions on the carrier's own values."""
     if selector is None:
         return None
     added = [SelectorRequirement(key, "In", (labels[key],)) for key in same if key in labels]
@@ -140,7 +140,7 @@ class Board:
                     counts[domain] += by
 
     def uneven(self, pod: Pod, place: Place) -> str | None:
-        """Why a pod that stands here breaks its own spread as things stand now, or None."""
+        """Return why a pod placed here breaks its own spread, with all pods placed so far; None if it does not."""
         self._refused_by_spread(pod, place)  # so that its counts are kept, with the pod itself in them
         self._count_pod(pod, place, -1)
         reason = self._refused_by_spread(pod, place)
@@ -167,7 +167,7 @@ class Board:
         return frozenset((*term.namespaces, *selected))
 
     def _count(self, key: tuple[object, ...], selector: LabelSelector | None, where: Where) -> Counter[str]:
-        """Standing pods by domain, kept up to date. `where` counts only what `selector` matches."""
+        """Return the placed pods by domain, kept up to date. `where` counts only what `selector` matches."""
         if key not in self._counts:
             counts: Counter[str] = Counter()
             for label in _labels_for(selector):
@@ -180,11 +180,11 @@ class Board:
         return self._counts[key]
 
     def refusal(self, pod: Pod, place: Place) -> str | None:
-        """Why kube-scheduler would refuse this pod here, or None."""
+        """Return why kube-scheduler would refuse this pod here, or None."""
         return self.refusal_but_for_spread(pod, place) or self._refused_by_spread(pod, place)
 
     def refusal_but_for_spread(self, pod: Pod, place: Place) -> str | None:
-        """Why pod affinity or anti-affinity, the pod's own or others', keeps it from here, or None."""
+        """Return why pod affinity or anti-affinity, the pod's own or others', keeps it from here, or None."""
         return (
             self._refused_by_others(pod, place)
             or self._refused_by_own_anti_affinity(pod, place)
@@ -209,7 +209,7 @@ class Board:
         return None
 
     def _matching(self, term: _Term, all_terms: tuple[_Term, ...]) -> Counter[str]:
-        """Pods that match every one of `all_terms`, by the domain of `term`."""
+        """Return pods that match every one of `all_terms`, by the domain of `term`."""
 
         def where(pod: Pod, place: Place) -> str | None:
             return place.domain(term.key) if all(t.matches(pod) for t in all_terms) else None
@@ -255,7 +255,7 @@ class Board:
     def _eligible_places(
         self, spec: PodSpec, constraint: TopologySpreadConstraint, hard: tuple[TopologySpreadConstraint, ...]
     ) -> frozenset[str]:
-        """Names of the places that count for this constraint: they have all the keys and meet its two policies."""
+        """Return names of the places that count for this constraint: with all keys, and matching its two policies."""
         key = (
             frozenset(spec.node_selector.items()),
             spec.required_node_affinity,

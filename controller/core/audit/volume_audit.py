@@ -35,7 +35,7 @@ class VolumeRules:
         self._nodes = snapshot.nodes
 
     def refusal(self, pod: Pod, labels: Mapping[str, str], node_name: str) -> str | None:
-        """Why the pod's volumes keep it from a node of these labels, or None."""
+        """Return why the pod's volumes keep it from a node of these labels, or None."""
         reasons = (self._volume_refusal(pod, volume, labels, node_name) for volume in pod.volumes)
         return next((reason for reason in reasons if reason), None)
 
@@ -81,13 +81,13 @@ class VolumeRules:
         return max(defaults, key=lambda c: (c.created, c.name), default=None)
 
     def over_limit(self, node_name: str, standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
-        """CSI attach limits that pods exceed on an existing node."""
+        """Yield CSI attach limits that pods exceed on an existing node."""
         csi = self._csi.get(node_name)
         if csi is not None:
             yield from self._above(csi.limits, standing, pods)
 
     def over_limit_of_type(self, instance_type: str, pods: Iterable[Pod]) -> Iterator[str]:
-        """CSI attach limits that pods exceed on a new node, which has the least of the standing nodes of its type."""
+        """Yield CSI attach limits that pods exceed on a new node; its limit is the least among nodes of its type."""
         yield from self._above(self._limits_of_type.get(instance_type, {}), (), pods)
 
     @cached_property
@@ -100,7 +100,7 @@ class VolumeRules:
         return limits
 
     def _above(self, limits: Mapping[str, int], standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
-        """Limits that are exceeded and that the pods add to; a claim counts once, one attached already not again."""
+        """Yield limits that the pods exceed; each claim counts once, and not if it is already attached."""
         if not limits:
             return
         before, after = self._attached(standing), self._attached(pods)
@@ -110,7 +110,7 @@ class VolumeRules:
                 yield f"{count} volumes of {driver}, of which it can attach {limit}"
 
     def _attached(self, pods: Iterable[Pod]) -> dict[str, set[tuple[str, str]]]:
-        """The claims of pods, by driver."""
+        """Return the claims of pods, by driver."""
         attached: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for pod in pods:
             for volume in pod.volumes:
@@ -126,7 +126,7 @@ class VolumeRules:
         return _plugin(kind.provisioner) if kind is not None else ""
 
     def shared_host(self, pods: Iterable[Pod]) -> Iterator[str]:
-        """Volumes of these pods, meant for a new node, that are local to an existing host."""
+        """Yield volumes of these pods, meant for a new node, that are local to an existing host."""
         for pod in pods:
             for volume in pod.volumes:
                 claim = self._claims.get((pod.namespace, volume.claim_name))
@@ -136,7 +136,7 @@ class VolumeRules:
 
 
 def _plugin(name: str) -> str:
-    """The CSI driver that does the work of an in-tree plugin of AWS (Kubernetes has migrated it since 1.25)."""
+    """Return the CSI driver that does the work of an in-tree plugin of AWS (Kubernetes has migrated it since 1.25)."""
     return "ebs.csi.aws.com" if name == "kubernetes.io/aws-ebs" else name
 
 

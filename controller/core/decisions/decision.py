@@ -66,7 +66,7 @@ class Entry:
     """Members that another version of the controller added."""
 
     def document(self) -> dict[str, Any]:
-        """For JSON: what is empty is left out."""
+        """Return the entry for JSON, without empty members."""
         own = self.decision
         document: dict[str, Any] = {
             "number": self.number,
@@ -100,7 +100,7 @@ _MEMBERS: Final = frozenset(
 
 
 def entry_of(document: Mapping[str, Any]) -> Entry:
-    """The entry that `document()` describes. Raises ValueError for what cannot be one."""
+    """Parse what `document()` returned. Raises ValueError if it is no entry."""
     try:
         kind = document["kind"]
         if kind not in KINDS:
@@ -128,7 +128,7 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
 
 
 def replacement_launched(method: str, command: str, outcome: LaunchOutcome) -> Decision:
-    """A node that a command launched in place of others; `command` in words."""
+    """Return a node that a command launched in place of others; `command` in words."""
     return Decision(
         kind="launch",
         method=method,
@@ -141,7 +141,7 @@ def replacement_launched(method: str, command: str, outcome: LaunchOutcome) -> D
 
 
 def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
-    """What was launched at what price, what was planned where that differs, and what the planned pods lack there."""
+    """Return what was launched and its price, what was planned if that differs, and what the planned pods lack."""
     price, planned = outcome.price_per_hour, outcome.planned
     details = {
         "instance": outcome.instance_id,
@@ -160,7 +160,7 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
 
 
 def node_details(node: StateNode) -> FrozenMap[str, str]:
-    """Instance, type, zone and capacity type of a node."""
+    """Return instance, type, zone and capacity type of a node."""
     own = node.node
     details = {
         "instance": own.provider_id.rpartition("/")[2],
@@ -172,7 +172,7 @@ def node_details(node: StateNode) -> FrozenMap[str, str]:
 
 
 def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
-    """Instance, type, zone and capacity type of an instance."""
+    """Return instance, type, zone and capacity type of an instance."""
     return FrozenMap(
         instance=instance.id,
         instance_type=instance.instance_type,
@@ -182,18 +182,18 @@ def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
 
 
 def shortened(decision: Decision) -> Decision:
-    """The decision with its reason and pods cut to what the ledger keeps."""
+    """Return the decision with its reason and pods cut to what the ledger keeps."""
     count = max(decision.pod_count, len(decision.pods))
     return replace(decision, reason=decision.reason[:MOST_REASON], pods=decision.pods[:MOST_PODS], pod_count=count)
 
 
 def digest(problem: SchedulingProblem) -> str:
-    """16 hex digits of what a plan depends on: pods, nodes with their pods, Provisioners, offerings, DaemonSets."""
+    """Return 16 hex digits of what a plan depends on: pods, nodes with pods, Provisioners, offerings, DaemonSets."""
     return _digest(problem.snapshot, problem.catalog, problem.pending, problem.nodes, problem.provisioners)
 
 
 def state_digest(snapshot: Snapshot, catalog: Catalog) -> str:
-    """The digest of a whole cluster, for decisions without a plan."""
+    """Return the digest of a whole cluster, for decisions without a plan."""
     waiting = (pod for pod in snapshot.pods.values() if not pod.node_name)
     return _digest(snapshot, catalog, waiting, snapshot.nodes.values(), snapshot.provisioners.values())
 

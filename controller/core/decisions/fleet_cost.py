@@ -25,7 +25,7 @@ class Fleet:
 
 
 def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
-    """The prices of all our nodes."""
+    """Return the prices of all our nodes."""
     types = {name: {entry.name: entry for entry in entries} for name, entries in catalog.items()}
     prices: dict[str, float] = {}
     unpriced = []
@@ -40,18 +40,18 @@ def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
 
 
 def price_per_hour(nodes: Iterable[StateNode], types: Iterable[InstanceType]) -> float:
-    """$ an hour of nodes of one Provisioner, without those whose price is not known."""
+    """Return the $ an hour of nodes of one Provisioner, without those whose price is not known."""
     by_name = {entry.name: entry for entry in types}
     return sum(node_price(node, by_name.get(node.node.instance_type)) or 0.0 for node in nodes)
 
 
 def owned(snapshot: Snapshot) -> Iterable[StateNode]:
-    """Nodes of any Provisioner."""
+    """Return nodes of any Provisioner."""
     return (node for node in snapshot.nodes.values() if node.provisioner_name)
 
 
 def node_cost(node: StateNode, instance_type: InstanceType | None, beside: Beside) -> PricedOffering | None:
-    """The node's own offering with what it costs beside its price, and its surplus CPU at what its pods request.
+    """Return the node's own offering with what it costs beside its price, and its surplus CPU at what its pods request.
 
     None where the price is not known.
     """
@@ -65,7 +65,7 @@ def node_cost(node: StateNode, instance_type: InstanceType | None, beside: Besid
 
 
 def added_surplus(node: StateNode, credits: CpuCredits, cpu: float, cpu_use: float) -> float:
-    """$ an hour of surplus CPU that pods who request so many vCPUs add on the node."""
+    """Return the $ an hour of surplus CPU that pods which request so many vCPUs add on the node."""
     there = _cpu_asked(node)
     return credits.surplus(cpu_use * (there + cpu)) - credits.surplus(cpu_use * there)
 
@@ -76,12 +76,12 @@ def _cpu_asked(node: StateNode) -> float:
 
 
 def node_price(node: StateNode, instance_type: InstanceType | None) -> float | None:
-    """The price of the node's own offering, available or not; None where it is not known."""
+    """Return the price of the node's own offering, available or not; None where it is not known."""
     return node_price_of(instance_type, node.node.zone, node.node.capacity_type)
 
 
 def node_price_of(instance_type: InstanceType | None, zone: str | None, capacity_type: str | None) -> float | None:
-    """The price of an offering; None where it is not known (a listed price of 0)."""
+    """Return the price of an offering; None where it is not known (a listed price of 0)."""
     offering = _priced(instance_type, zone, capacity_type)
     return None if offering is None else offering.price
 

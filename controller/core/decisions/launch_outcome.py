@@ -69,7 +69,7 @@ def launch_outcome(request: LaunchRequest, instance: CloudInstance) -> LaunchOut
 
 
 def _price(request: LaunchRequest, instance: CloudInstance, entry: InstanceType | None) -> float | None:
-    """The price in the request; of an offering that is not in the request, that in the catalog."""
+    """Return the price in the request; of an offering that is not in the request, that in the catalog."""
     place = (instance.zone, instance.capacity_type)
     for asked in request.offerings:
         if (asked.instance_type, asked.zone, asked.capacity_type) == (instance.instance_type, *place):

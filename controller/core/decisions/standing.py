@@ -1,7 +1,7 @@
 """The inputs of a decision: a digest of the cluster state, and the price of our nodes before and after it.
 
-Decisions of a plan bring both along. For others they come from the newest snapshot, which is the one decided on: nodes
-are marked for removal in the thread that owns the state, after a last check of that snapshot.
+Decisions of a plan carry both. For others both come from the newest snapshot, on which the decision was made: nodes are
+marked for removal in the thread that owns the state, after a last check of that snapshot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.core.state.snapshot import Snapshot
 
 @dataclass(slots=True)
 class Standing:
-    """A snapshot, the offerings at that time by Provisioner, and the digest of both. Nothing of it changes."""
+    """A snapshot, the offerings at that time by Provisioner, and the digest of both. Immutable but for a cache."""
 
     snapshot: Snapshot
     catalog: Catalog
@@ -32,11 +32,11 @@ class Standing:
         return cls(snapshot, catalog, state_digest(snapshot, catalog))
 
     def still_of(self, snapshot: Snapshot, catalog: Catalog) -> bool:
-        """Whether it describes this snapshot and catalog."""
+        """Return whether it describes this snapshot and catalog."""
         return self.snapshot.version == snapshot.version and self.catalog == catalog
 
     def prices(self, gone: Collection[str]) -> dict[str, float]:
-        """$ an hour of each of our nodes that has a price, without leaving nodes in `gone` (removals on record)."""
+        """Return the $ an hour of our nodes with a price, without leaving ones in `gone` (removals on record)."""
         if self._fleet is None:
             self._fleet = fleet(self.snapshot, self.catalog).prices
         prices, nodes = dict(self._fleet), self.snapshot.nodes
@@ -46,7 +46,7 @@ class Standing:
         return prices
 
     def completed(self, decision: Decision, gone: Collection[str]) -> Decision:
-        """The decision with digest and prices added where it lacks them. `gone`: see `prices`."""
+        """Return the decision with digest and prices added where it lacks them. `gone`: see `prices`."""
         if not decision.inputs:
             decision = replace(decision, inputs=self._inputs(decision))
         if decision.price_before is not None:
@@ -63,13 +63,13 @@ class Standing:
         return replace(decision, price_before=before, price_after=after)
 
     def _inputs(self, decision: Decision) -> str:
-        """The digest, and the annotations of its node (since when it is empty, that it drifted)."""
+        """Hash the digest with the annotations of the decision's node (since when it is empty, that it drifted)."""
         node = self.snapshot.nodes.get(decision.subject.partition("/")[2])
         notes = [] if node is None else sorted(node.node.annotations.items())
         return hashlib.sha256(repr((self.digest, notes)).encode()).hexdigest()[:16]
 
     def _listed(self, decision: Decision) -> float | None:
-        """The catalog's price of the offering in the decision's details, where there is no node (yet)."""
+        """Return the catalog's price of the offering in the decision's details, where there is no node (yet)."""
         own = decision.details
         types = self.catalog.get(decision.provisioner, ())
         entry = next((each for each in types if each.name == own.get("instance_type")), None)

@@ -30,13 +30,13 @@ RESTING_ANNOTATION: Final = "karpenter.sh/resting-workloads"
 FORGET_SECONDS: Final = 7200.0
 """A failure older than this does not count any more."""
 MOST_AHEAD_SECONDS: Final = 60.0
-"""How far the clock of the leader that wrote a failure may be ahead; one from further ahead is not ours."""
+"""How far the clock of the leader that wrote a failure may be ahead; a failure from further ahead is ignored."""
 MOST_REST_SECONDS: Final = 3600.0
-"""No workload cools down for longer. A kubelet may write its Node's annotations: it must not stop removals for ever."""
+"""No workload cools down for longer: a kubelet may write its Node's annotations, and must not block removals."""
 REST_SECONDS: Final = 600.0
 """How long a moved pod cools down."""
 ARRIVAL_SECONDS: Final = 120.0
-"""Pods that a workload makes within this time of a move stand for those that were moved."""
+"""Pods that a workload creates within this time of a move count as the moved ones."""
 REST_COST: Final = 3.0
 """A pod that cools down counts so many times in the disruption cost: what moves it again must save so much more."""
 MOST_FAILURES: Final = 10**6
@@ -66,12 +66,12 @@ class Resting:
 
 
 def workload(pod: Pod) -> str:
-    """The uid of the pod's first owner, or its own without one."""
+    """Return the uid of the pod's first owner, or its own without one."""
     return pod.owners[0].uid if pod.owners else pod.uid
 
 
 def read_failure(node: StateNode) -> Failure | None:
-    """The failure on a node; None without one that can be read."""
+    """Return the failure on a node; None without one that can be read."""
     return read_annotation(node.node, FAILURE_ANNOTATION, parse_failure)
 
 
@@ -91,7 +91,7 @@ def parse_failure(text: str) -> Failure:
 
 
 def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -> Failure:
-    """What to write on a node whose command failed now: the next in a row over all nodes of its Provisioner."""
+    """Return what to write on a node whose command failed now: the next in a row over all nodes of its Provisioner."""
     owner = snapshot.provisioners.get(node.provisioner_name)
     generation = owner.generation if owner else 0
     counts = [
@@ -106,16 +106,16 @@ def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -
 
 
 def write_failure(failure: Failure) -> str:
-    """The annotation's value."""
+    """Return the annotation's value."""
     return write_versioned({name: getattr(failure, name) for name in _FAILURE_MEMBERS}, failure.unknown)
 
 
 def held_back(snapshot: Snapshot, method: str, now: float, delay: Callable[[int], float]) -> frozenset[str]:
-    """Names of nodes that the method leaves alone at `now` (Unix seconds): it failed on their Provisioner recently.
+    """Return names of nodes in the method's back-off at `now` (Unix seconds): it failed on their Provisioner recently.
 
     `delay`: seconds to back off after so many failures in a row (1 or more).
-    Consolidation leaves alone the nodes of its failed commands only: other nodes, with other pods, may well go. An edit
-    of the Provisioner's spec ends the back-off.
+    For consolidation only the nodes of its failed commands: other nodes, with other pods, may be removed. An edit of
+    the Provisioner's spec ends the back-off.
     """
     provisioners, carriers = set(), set()
     for node in snapshot.nodes.values():
@@ -130,13 +130,13 @@ def held_back(snapshot: Snapshot, method: str, now: float, delay: Callable[[int]
 
 
 def write_resting(node: StateNode, workloads: Iterable[str], now: float, until: float) -> str:
-    """The annotation's value: those that cool down already, and these until then (Unix seconds)."""
+    """Return the annotation's value: workloads that cool down already, and these until `until` (Unix seconds)."""
     kept = _resting(node, now)
     return write_versioned({**kept.until, **dict.fromkeys(workloads, until)}, kept.unknown)
 
 
 def resting(snapshot: Snapshot, now: float) -> frozenset[str]:
-    """Workloads some of whose pods cool down at `now`."""
+    """Return the workloads some of whose pods cool down at `now`."""
     return frozenset(uid for node in snapshot.nodes.values() for uid in _resting(node, now).until)
 
 
@@ -148,7 +148,7 @@ class Moves:
 
     @classmethod
     def of(cls, snapshot: Snapshot, now: float) -> Moves:
-        """As the nodes have them on record."""
+        """Read the moves from the annotations of the nodes."""
         times: dict[str, set[float]] = {}
         for node in snapshot.nodes.values():
             for uid, until in _resting(node, now).until.items():
@@ -156,7 +156,7 @@ class Moves:
         return cls({uid: frozenset(ats) for uid, ats in times.items()})
 
     def rests(self, pod: Pod) -> bool:
-        """Whether the pod was made in place of one that was moved; times of creation are whole seconds."""
+        """Return whether the pod was made in place of one that was moved; times of creation are whole seconds."""
         moved = self.times.get(workload(pod), ())
         return any(at - 1.0 <= pod.created <= at + ARRIVAL_SECONDS for at in moved)
 
@@ -181,7 +181,7 @@ def parse_resting(text: str, now: float) -> Resting:
 
 
 def stale(node: StateNode, now: float) -> tuple[str, ...]:
-    """Keys of the annotations above that have expired or cannot be parsed. Those of a later version stay."""
+    """Return keys of the annotations above that have expired or cannot be parsed. Those of a later version stay."""
     checks = ((FAILURE_ANNOTATION, _failure_expired), (RESTING_ANNOTATION, _rest_expired))
     keys = []
     for key, expired in checks:

@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def cost(self) -> float:
-        """$ an hour, all in all, as plans count it; 0 when the price is not known."""
+        """Total $ an hour, as in plans; 0 when the price is not known."""
         return 0.0 if self.offering is None else self.offering.cost
 
 
@@ -63,7 +63,7 @@ def candidates(
     *,
     beside: Beside = NOTHING_BESIDE,
 ) -> tuple[Candidate, ...]:
-    """Those of `nodes` (None: of all) that usable Provisioners own. `beside`: what counts beside their prices."""
+    """Return those of `nodes` (None: of all) that valid Provisioners own. beside: what counts beside their prices."""
     owned = (
         (node, snapshot.provisioners.get(node.provisioner_name))
         for node in (snapshot.nodes.values() if nodes is None else nodes)
@@ -85,9 +85,9 @@ def _candidate(
 
 
 def pod_cost(pod: Pod) -> float:
-    """1 + deletion cost / 2^27 + priority / 2^25, between -10 and 10.
+    """Return 1 + deletion cost / 2^27 + priority / 2^25, between -10 and 10.
 
-    A deletion cost that is no number counts as 0, and so does one that we wrote: it follows from the node.
+    A deletion cost that is no number counts as 0, and so does one that the controller wrote: it follows from the node.
     """
     try:
         deletion_cost = 0.0 if written(pod) else float(pod.annotations.get(COST_ANNOTATION, "0"))
@@ -98,7 +98,7 @@ def pod_cost(pod: Pod) -> float:
 
 
 def lifetime_left(node: StateNode, provisioner: Provisioner, now: float) -> float:
-    """The share of its ttlSecondsUntilExpired that the node still has, 0 to 1; 1 without one."""
+    """Return the share of its ttlSecondsUntilExpired that the node still has, 0 to 1; 1 without one."""
     ttl = provisioner.disruption.expire_after_seconds
     if ttl is None:
         return 1.0

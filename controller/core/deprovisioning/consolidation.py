@@ -38,9 +38,9 @@ class ConsolidationTimes:
     quiet_seconds: float = 300.0
     search_seconds: float = 2.0
     verdict_seconds: float = 120.0
-    """A node that was judged alone, and stays, is judged alone again after so long, or when its pods change."""
+    """A node that was judged alone, and stays, is judged alone again after this time, or when its pods change."""
     arrival_seconds: float = 30.0
-    """So long after a command began, the next search waits: pods are on their way to the nodes that stay."""
+    """How long the next search waits after a command began: its pods are moving to the remaining nodes."""
 
 
 class Consolidation:
@@ -60,11 +60,11 @@ class Consolidation:
         """(version of the snapshot on which a search ended without a result, until when no search begins on it)."""
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, _now: float) -> bool:
-        """Whether consolidation may still take the node."""
+        """Return whether consolidation may still take the node."""
         return consolidatable(candidate)
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The removals that have settled and are still worth it; else search for more."""
+        """Propose the removals that have settled and are still worth it; if there are none, search for more."""
         eligible = sum(map(consolidatable, given.candidates))
         if commands := self._settled(given):
             return Proposal(commands, eligible=eligible, again_seconds=self._again_seconds(given.monotonic))
@@ -80,7 +80,7 @@ class Consolidation:
         return max(self._times.search_seconds, settled - monotonic)
 
     def _settled(self, given: MethodInput) -> tuple[Command, ...]:
-        """All empty nodes that have settled, else the first other removal."""
+        """Return all empty nodes that have settled, else the first other removal."""
         by_name = {candidate.name: candidate for candidate in given.candidates}
         self._settling = {names: entry for names, entry in self._settling.items() if names <= by_name.keys()}
         empty: list[Command] = []
@@ -101,7 +101,7 @@ class Consolidation:
         return tuple(empty)
 
     def _some_of(self, removed: list[Candidate], given: MethodInput) -> SearchResult:
-        """The best set of nodes that have settled together, where they do not go together any more, or not so well."""
+        """Search for the best subset of a settled set that cannot be removed as a whole any more, or not as well."""
         moves, totals = Moves.of(given.snapshot, given.now), totals_of(given.candidates)
         return find(removed, given.simulator, given.gate, moves, BEGIN, self._most, totals=totals)
 
@@ -109,7 +109,7 @@ class Consolidation:
         return self._quiet is not None and self._quiet[0] == given.snapshot.version and given.monotonic < self._quiet[1]
 
     def _search(self, given: MethodInput) -> SearchResult:
-        """One pass of the search; the removals that it decides have to settle first."""
+        """Make one pass of the search; the removals that it decides have to settle first."""
         for command, _ in self._settling.values():
             given.gate.grant(command.candidates)
         free = [
@@ -138,7 +138,7 @@ class Consolidation:
         return replace(result, kept=(*result.kept, *required))
 
     def _moving(self, given: MethodInput) -> bool:
-        """Whether pods are on their way, by a command of this method that began a short while ago or settles."""
+        """Return whether a command of this method moves pods now: it began recently, or it settles."""
         records = (each.record for each in recorded_commands(given.snapshot))
         begun = (given.now - e.started_at for e in records if e.method == self.name and e.reason != NO_POD)
         settling = any(candidate.pods for command, _ in self._settling.values() for candidate in command.candidates)

@@ -34,14 +34,14 @@ MOST_SIMULATIONS = 48
 MOST_IN_A_SET = 100
 """The limit of later Karpenter versions (multi-node consolidation)."""
 MOST_MISSES = 12
-"""So many nodes in a row may not fit before a set is complete."""
+"""A set is complete after this many nodes in a row that do not fit."""
 SET_SECONDS, SINGLE_SECONDS = 0.4, 0.02
-"""Work that a simulation of a search may do, for a set and for a single node; what is found is planned anew, with all
-the work that is allowed, before it begins."""
+"""Work limit of a simulation, for a set and for a single node. A removal that is decided is planned again, with the
+whole work limit, before it begins."""
 MOST_TRIALS = 8
-"""So many times a set is judged without some of its nodes of a type."""
+"""How often a set is judged without some of its nodes of a type."""
 NO_POD: Final = "no pod needs the node"
-"""Why an empty node goes; on its record, too: no pods are on their way from it."""
+"""Why an empty node is removed; its record has this reason too, and so shows that no pods move."""
 OTHERS_FIRST = "other nodes go first"
 _COUNTED = ("cpu", "memory")
 
@@ -75,7 +75,7 @@ class SearchResult:
 
 
 def consolidatable(candidate: Candidate) -> bool:
-    """Whether the node's Provisioner enables consolidation, and no annotation of the node forbids it.
+    """Return whether the node's Provisioner enables consolidation, and no annotation of the node forbids it.
 
     Only the annotation's value "true" has an effect; in Karpenter v0.27 another value turns consolidation on.
     """
@@ -93,9 +93,12 @@ def find(
     judged: frozenset[str] = frozenset(),
     totals: Totals | None = None,
 ) -> SearchResult:
-    """One pass with at most `most` simulations. `moves`: of pods that cool down, which costs more to move again;
-    `judged`: names of nodes that were judged a short while ago, with others and alone: they are judged with others
-    only, and not where that is true of all of a Provisioner; `totals`: of all candidates, where these are some."""
+    """Make one pass with at most `most` simulations.
+
+    moves: of pods that cool down, which cost more to move again. judged: names of nodes that were judged recently: they
+    are judged in sets only, and not at all if that is true of all nodes of a Provisioner. totals: of all candidates, if
+    `candidates` are only some of them.
+    """
     search = _SearchPass(simulator, gate, totals or totals_of(candidates), most)
     eligible = [with_cool_down(each, moves) for each in search.eligible(candidates)]
     empty = list(search.remove_empty([candidate for candidate in eligible if not candidate.pods]))
@@ -127,7 +130,7 @@ def judge(
 
 
 def with_cool_down(candidate: Candidate, moves: Moves) -> Candidate:
-    """The candidate at the disruption cost that it has while pods of it cool down."""
+    """Return the candidate at the disruption cost that it has while pods of it cool down."""
     resting = sum(max(0.0, pod_cost(pod)) for pod in candidate.pods if moves.rests(pod))
     if not resting or candidate.disruption <= 0:
         return candidate
@@ -164,7 +167,7 @@ class _SearchPass:
         self.blocked: list[tuple[Candidate, str]] = []
 
     def eligible(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Those that may be removed if it is worth it; the others are noted with their reason."""
+        """Return those that may be removed if it is worth it; the others are noted with their reason."""
         eligible: list[Candidate] = []
         for candidate in candidates:
             if not consolidatable(candidate):
@@ -179,7 +182,7 @@ class _SearchPass:
         return eligible
 
     def remove_empty(self, empty: Iterable[Candidate]) -> Iterator[Command]:
-        """A command for each empty node that the budgets allow."""
+        """Yield a command for each empty node that the budgets allow."""
         for candidate in empty:
             if (refusal := self.gate.over_budget([candidate], EMPTY_NODES)) is not None:
                 self.blocked.append((candidate, refusal.reason))
@@ -232,9 +235,9 @@ class _SearchPass:
             self._take(_command(best.removed, best.worth))
 
     def _without_needless(self, best: _Judged, order: RemovalOrder) -> _Judged:
-        """The set without nodes of types that are launched anew, where it gains more: those with most pods stay first.
+        """Leave out nodes of types that the set launches again, if it gains more without them; most pods first.
 
-        Of each type as many at once as may stay, else half as many.
+        Of each type as many at once as possible, else half as many.
         """
         for kind in sorted({node.offering.instance_type for node in best.worth.replacements}):
             step, trials = len(best.removed), 0
@@ -251,7 +254,7 @@ class _SearchPass:
         return best
 
     def _judge_without(self, best: _Judged, kept: Sequence[Candidate], order: RemovalOrder) -> _Judged | None:
-        """The set without these, if it gains more than with them."""
+        """Return the set without these, if it gains more than with them."""
         rest = [each for each in best.removed if each not in kept]
         if not rest or self.simulations >= self.most:
             return None
@@ -259,7 +262,7 @@ class _SearchPass:
         return fewer if not fewer.worth.refusal and fewer.gain() > best.gain() else None
 
     def _packed(self, order: Sequence[Candidate]) -> list[Candidate]:
-        """Nodes that may go together without a new one, in this order: as many at once as fit, else half as many."""
+        """Return nodes that may be removed together without a launch: add as many at once as fit, else half as many."""
         packed: list[Candidate] = []
         at, step, misses = 0, max(1, len(order) // 2), 0
         while at < len(order) and misses < MOST_MISSES and self.simulations < self.most:
@@ -273,7 +276,7 @@ class _SearchPass:
         return packed
 
     def _within_budget(self, members: list[Candidate]) -> list[Candidate]:
-        """The first of one Provisioner's nodes, as many as may be removed at once."""
+        """Return the first of one Provisioner's nodes, as many as may be removed at once."""
         allowed = self.gate.allowance(members[0].provisioner, UNDERUTILIZED).nodes
         size = min(len(members), allowed, MOST_IN_A_SET)
         while size > 0 and self.gate.over_budget(members[:size], UNDERUTILIZED) is not None:
@@ -281,7 +284,7 @@ class _SearchPass:
         return members[:size]
 
     def _fits(self, removed: Sequence[Candidate]) -> bool:
-        """Whether all their pods fit on nodes that stay, by the first plan alone."""
+        """Return whether all their pods fit on nodes that stay, by the first plan alone."""
         if self._least_cost(removed) > 0:
             return False
         self.simulations += 1
@@ -320,7 +323,7 @@ class _SearchPass:
         return _simulated(removed, self._without_taken(most_seconds), self.totals)
 
     def _screened(self, removed: Sequence[Candidate]) -> str:
-        """Why the removal is not worth it at best; empty when it may be."""
+        """Return why the removal is not worth it at best; empty when it may be."""
         return best_case_refusal(removed, self._least_cost(removed), self.totals)
 
     def _without_taken(self, most_seconds: float) -> Simulator:
@@ -339,14 +342,14 @@ class _SearchPass:
 
 
 def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
-    """Nodes of the type, as many as are launched anew, those with most pods first."""
+    """Return nodes of the type, as many as are launched again, those with most pods first."""
     own = [each for each in judged.removed if each.node.node.instance_type == kind]
     count = sum(node.offering.instance_type == kind for node in judged.worth.replacements)
     return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
 
 
 def launches_anew(command: Command) -> bool:
-    """Whether a replacement has the type of a node that goes, so that a smaller set may do as well."""
+    """Return whether a replacement has the type of a removed node, so that a smaller set may be as good."""
     own = {each.node.node.instance_type for each in command.candidates}
     return any(node.offering.instance_type in own for node in command.replacements)
 
@@ -374,12 +377,12 @@ def _by_waste(candidate: Candidate) -> tuple[float, float, str]:
 
 
 def _halves(count: int) -> list[int]:
-    """The count, a half and a quarter of it, without 0."""
+    """Return the count, a half and a quarter of it, without 0."""
     return sorted({count, count // 2, count // 4} - {0}, reverse=True)
 
 
 def used_share(candidate: Candidate) -> float:
-    """The share of the node's scarcer resource (cpu or memory) that its pods request, 0 to 1."""
+    """Return the share of the node's scarcer resource (cpu or memory) that its pods request, 0 to 1."""
     most = 0.0
     for name in _COUNTED:
         room = candidate.node.allocatable.get(name, 0)

@@ -79,7 +79,7 @@ class CostScreen:
         self._classes: dict[Hashable, _PodClass] = {}
 
     def least_cost(self, removed: Sequence[Candidate]) -> float:
-        """The least $ an hour of new nodes if these are removed together; infinite: no type holds some pod."""
+        """Return the least $ an hour of new nodes if these are removed together; infinite: no type holds some pod."""
         counts = Counter(self._class_of(pod) for candidate in removed for pod in candidate.pods)
         if not counts:
             return 0.0
@@ -101,7 +101,7 @@ class CostScreen:
         return ROUNDING * max(least, *(float(prices @ on_new_nodes) for prices in self._duals))
 
     def value_of_rooms(self, candidates: Iterable[Candidate]) -> dict[str, float]:
-        """$ an hour of each node's allocatable room, by name, at the dual prices that value all pods here most."""
+        """Return the $ an hour of each node's allocatable, by name, at the dual prices that value its pods most."""
         nodes = list(candidates)
         wanted = self._space.matrix([pod.spec.requests for node in nodes for pod in node.pods]).sum(axis=1)
         prices = max(self._duals, key=lambda each: float(each @ wanted))
@@ -133,11 +133,11 @@ class CostScreen:
         return _PodClass(amounts, slots, float(costs.min()), float((costs / fill).min()))
 
     def _open_to(self, pod: Pod) -> tuple[Bools, bool]:
-        """Which existing nodes (nodes) labels, taints and volumes leave the pod, and whether a new one may be."""
+        """Return which existing nodes (nodes) labels, taints and volumes allow, and whether they allow a new one."""
         try:
             choices = (*required_choices(pod.spec), *self._volume_choices.get(pod.key, ()))
         except ValueError:
-            return np.ones(len(self._places), dtype=np.bool_), True  # the simulation says what is wrong with it
+            return np.ones(len(self._places), dtype=np.bool_), True  # the simulation reports what is wrong with it
         places = self._cluster_nodes.tolerated(pod.spec.tolerations)
         for terms in choices:
             places = places & self._cluster_nodes.choice(terms)
@@ -163,7 +163,7 @@ class CostScreen:
 
 
 def _volume_choices(snapshot: Snapshot, nodes: Iterable[StateNode]) -> dict[PodKey, tuple[Choice, ...]]:
-    """Where the volumes of each pod can be attached; only for pods all of whose claims are bound, which is final."""
+    """Return where the volumes of each pod can be attached, of pods whose claims are all bound, which is final."""
 
     def bound(pod: Pod) -> bool:
         claims = [snapshot.claims.get((pod.namespace, volume.claim_name)) for volume in pod.volumes]
@@ -174,12 +174,12 @@ def _volume_choices(snapshot: Snapshot, nodes: Iterable[StateNode]) -> dict[PodK
 
 
 def _may_be_new(terms: Choice) -> bool:
-    """Whether one of the terms accepts the hostname of a node to be launched."""
+    """Return whether one of the terms accepts the hostname of a node to be launched."""
     return any(all(term[key].accepts(NEW_HOSTNAME) for key in (HOSTNAME, FIELD_NAME) if key in term) for term in terms)
 
 
 def offered_types(catalog: Catalog, space: ResourceSpace, beside: Beside) -> tuple[Floats, Floats]:
-    """Of each instance type with an available offering: its allocatable (R x types), and its least cost (types)."""
+    """Return the allocatable (R x types) and the least cost (types) of each type with an available offering."""
     capacities: list[Resources] = []
     costs: list[float] = []
     for kind in (each for types in catalog.values() for each in types):
@@ -209,6 +209,6 @@ def _hull_edge_prices(points: Iterable[Sequence[float]]) -> list[tuple[float, fl
 
 
 def _bends_in(first: tuple[float, float], second: tuple[float, float], third: tuple[float, float]) -> bool:
-    """Whether the middle one lies on or below the line between the others."""
+    """Return whether the middle one lies on or below the line between the others."""
     along, up = second[0] - first[0], second[1] - first[1]
     return along * (third[1] - first[1]) - up * (third[0] - first[0]) >= 0

@@ -58,7 +58,7 @@ class NodeChecks(Protocol):
     """Compares nodes with what would be launched today."""
 
     def reason(self, candidate: Candidate, snapshot: Snapshot) -> str:
-        """Why the node has drifted; empty when it has not, or that is not known."""
+        """Return why the node has drifted; empty when it has not, or that is not known."""
 
     def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> Mapping[str, str]:
         """Annotations that the node should get."""
@@ -74,7 +74,7 @@ class Drift:
         self._replacement = DueReplacement(DRIFT, DRIFTED)
 
     def wanted(self, candidate: Candidate, snapshot: Snapshot, _now: float) -> bool:
-        """Whether the node has drifted."""
+        """Return whether the node has drifted."""
         return bool(self._checks.reason(candidate, snapshot))
 
     def decide(self, given: MethodInput) -> Proposal:
@@ -89,7 +89,7 @@ class Drift:
 
 
 def hashes(provisioner: Provisioner, template: AWSNodeTemplate) -> dict[str, str]:
-    """The annotations of a node that is launched now."""
+    """Return the annotations of a node that is launched now."""
     return {
         PROVISIONER_HASH: _hash(_PROVISIONER_FIELDS, tuple(getattr(provisioner, name) for name in _PROVISIONER_FIELDS)),
         TEMPLATE_HASH: _hash(_TEMPLATE_FIELDS, tuple(getattr(template, name) for name in _TEMPLATE_FIELDS)),
@@ -120,21 +120,21 @@ def _plain(value: object) -> Any:
 
 
 def missing_hashes(node: Node, provisioner: Provisioner, template: AWSNodeTemplate) -> dict[str, str]:
-    """Hashes that the node lacks, or has from another version of the hash function."""
+    """Return hashes that the node lacks, or has from another version of the hash function."""
     have = node.annotations
     wanted = hashes(provisioner, template)
     return {key: value for key, value in wanted.items() if not have.get(key, "").startswith(f"{VERSION}-")}
 
 
 def as_launched(node: Node, provisioner: Provisioner, template: AWSNodeTemplate) -> bool:
-    """Whether the node's hashes say that it was launched from this Provisioner and this template, as they are."""
+    """Return whether the node's hashes are those of the Provisioner and the template as they are now."""
     return all(node.annotations.get(key) == value for key, value in hashes(provisioner, template).items())
 
 
 def drift_reason(
     node: Node, provisioner: Provisioner, template: AWSNodeTemplate, images: Collection[str] | None
 ) -> str:
-    """Why a node has drifted; empty when it has not. `images`: AMI ids that its template selects; None: not known."""
+    """Return why a node has drifted, or "". images: AMI ids that its template selects; None: not known."""
     key = V1ALPHA5.keys.voluntary_disruption
     if node.annotations.get(key) == DRIFTED:
         return f"annotation {key}: {DRIFTED}"
@@ -156,8 +156,9 @@ def drift_reason(
 def network_reason(
     instance: CloudInstance, template: AWSNodeTemplate, subnets: Collection[str], groups: Collection[str]
 ) -> str:
-    """Why an instance's subnet or security groups (ids) are not those its template selects; empty when they are, or
-    when that is not known. What an unchanged selector matches changes with tags in AWS, which no hash covers.
+    """Return why an instance's subnet or security groups (ids) are not those that its template selects.
+
+    Empty if they are, or if that is not known. What a selector matches changes with tags in AWS, which no hash covers.
     """
     if subnets and instance.subnet_id and instance.subnet_id not in subnets:
         return f"subnet {instance.subnet_id} is not what AWSNodeTemplate {template.name} selects any more"
@@ -169,7 +170,7 @@ def network_reason(
 
 
 def due_nodes(drifted: Iterable[Candidate], everyone: Iterable[Candidate], snapshot: Snapshot) -> list[Candidate]:
-    """Drifted nodes that may be replaced now, the oldest first: one canary where all of a Provisioner's have.
+    """Return drifted nodes that may be replaced now, the oldest first: one canary where all of a Provisioner's have.
 
     A canary is under way while a drift command of the Provisioner is on record; back-off handles one that failed.
     """

@@ -25,7 +25,7 @@ class DueReplacement:
         """How many of the nodes that pass the gate earlier passes simulated without a result."""
 
     def decide(self, given: MethodInput, due: Sequence[Candidate], because: Callable[[Candidate], str]) -> Proposal:
-        """The command for the first of `due` that may be removed; `because` is a node's reason in words."""
+        """Return the command for the first of `due` that may be removed; `because` is a node's reason in words."""
         blocked: list[tuple[Candidate, str]] = []
         command, simulated, passed = None, 0, 0
         for candidate in due:

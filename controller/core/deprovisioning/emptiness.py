@@ -51,7 +51,7 @@ class Emptiness:
     name = EMPTINESS
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, now: float) -> bool:
-        """Whether the node has been empty for its TTL."""
+        """Return whether the node has been empty for its TTL."""
         return verdict(candidate.node, candidate.provisioner, now).action is EmptinessAction.DELETE
 
     def decide(self, given: MethodInput) -> Proposal:
@@ -84,7 +84,7 @@ class Emptiness:
 
 
 def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> EmptinessVerdict:
-    """What emptiness asks of a Provisioner's node at `now` (Unix seconds); `provisioner` None: it is gone or invalid.
+    """Decide what to do with a Provisioner's node at `now` (Unix seconds). provisioner None: it is gone or invalid.
 
     A terminating pod still occupies its node, so that a TTL of 0 does not cut its grace period short.
     """
@@ -112,7 +112,7 @@ def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> Emp
 
 
 def _occupies(pod: Pod) -> bool:
-    """Whether the pod keeps its node from being empty: neither finished, nor of a DaemonSet, nor static."""
+    """Return whether the pod keeps its node from being empty: neither finished, nor of a DaemonSet, nor static."""
     return not (pod.terminal or pod.daemon or pod.static)
 
 

@@ -33,7 +33,7 @@ class Expiration:
         self._replacement = DueReplacement(EXPIRATION, EXPIRED)
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, now: float) -> bool:
-        """Whether the node has expired."""
+        """Return whether the node has expired."""
         return _is_expired(candidate, now)
 
     def decide(self, given: MethodInput) -> Proposal:
@@ -45,7 +45,7 @@ class Expiration:
 
 
 def expires_at(candidate: Candidate) -> float:
-    """Unix seconds; infinite: never. A node that a user marked is due since its creation."""
+    """Return when the node expires, Unix seconds; infinite: never. One that a user marked is due since its creation."""
     created = candidate.node.node.created
     if candidate.node.node.annotations.get(_ANNOTATION) == EXPIRED:
         return created
@@ -54,7 +54,7 @@ def expires_at(candidate: Candidate) -> float:
 
 
 def because(candidate: Candidate) -> str:
-    """Why an expired node is due, in words."""
+    """Return why an expired node is due, in words."""
     if candidate.node.node.annotations.get(_ANNOTATION) == EXPIRED:
         return f"annotation {_ANNOTATION}: {EXPIRED}"
     return f"older than ttlSecondsUntilExpired of {candidate.provisioner.disruption.expire_after_seconds} s"

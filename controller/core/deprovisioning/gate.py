@@ -55,8 +55,8 @@ class Allowance:
 class Gate:
     """The gate for one snapshot; it counts the nodes granted. `now` is Unix seconds.
 
-    `budgets`: disruption budgets of Provisioners without their own. `zones_left`: zones that a zonal shift leaves; what
-    stands there is needed when it ends.
+    `budgets`: disruption budgets of Provisioners without their own. `zones_left`: zones that a zonal shift leaves;
+    their nodes are needed again when it ends.
     """
 
     snapshot: Snapshot
@@ -80,7 +80,7 @@ class Gate:
             self._pod_budgets[budget.namespace].append(budget)
 
     def refusal(self, candidate: Candidate, *, own_command: bool = False) -> Refusal | None:
-        """Why the node must not be removed by any method. `own_command`: the command on record for it asks."""
+        """Return why the node must not be removed by any method. `own_command`: the command on record for it asks."""
         node = candidate.node
         if (taken := self._taken(node, own_command)) is not None:
             return taken
@@ -93,11 +93,11 @@ class Gate:
         return self._pods_refuse(candidate.pods)
 
     def removal_refusal(self, candidate: Candidate, reason: str) -> Refusal | None:
-        """Why the node must not be removed alone for `reason` (one of REASONS), disruption budgets included."""
+        """Return why the node must not be removed alone for `reason` (one of REASONS), disruption budgets included."""
         return self.refusal(candidate) or self.over_budget([candidate], reason)
 
     def repair_refusal(self, candidate: Candidate) -> Refusal | None:
-        """Why a broken node must not be removed. Its pods are asked where it is Ready: otherwise they serve nobody."""
+        """Return why a broken node must not be removed. Its pods may refuse only if it is Ready: else none serves."""
         node = candidate.node
         return self._taken(node) or (self._pods_refuse(candidate.pods) if node.node.ready else None)
 
@@ -118,11 +118,11 @@ class Gate:
         return None
 
     def pod_budgets(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The PodDisruptionBudgets that count the pod."""
+        """Return the PodDisruptionBudgets that count the pod."""
         return [b for b in self._pod_budgets.get(pod.namespace, ()) if matches(b.selector, pod.labels)]
 
     def eviction_refusal(self, pod: Pod) -> Refusal | None:
-        """Why the API server would refuse the pod's eviction now."""
+        """Return why the API server would refuse the pod's eviction now."""
         name = f"{pod.namespace}/{pod.name}"
         covering = self.pod_budgets(pod)
         if len(covering) > 1:
@@ -135,7 +135,7 @@ class Gate:
         return None
 
     def over_budget(self, candidates: Sequence[Candidate], reason: str) -> Refusal | None:
-        """Why these must not be removed together for `reason` (one of REASONS); None: the budgets allow it."""
+        """Return why these must not be removed together for `reason` (one of REASONS); None: the budgets allow it."""
         by_name = {candidate.provisioner.name: candidate.provisioner for candidate in candidates}
         for name, count in sorted(Counter(candidate.provisioner.name for candidate in candidates).items()):
             allowed, going = self.allowance(by_name[name], reason), self._going[name]
@@ -144,7 +144,7 @@ class Gate:
         return None
 
     def allowance(self, provisioner: Provisioner, reason: str) -> Allowance:
-        """How many of its nodes may leave at the same time for `reason`."""
+        """Return how many of its nodes may leave at the same time for `reason`."""
         return allowance(provisioner, reason, self._total[provisioner.name], self.now, self.budgets)
 
     def grant(self, candidates: Iterable[Candidate]) -> None:
@@ -154,14 +154,14 @@ class Gate:
             self._engaged = self._engaged | {candidate.name}
 
     def engaged(self, node: StateNode) -> bool:
-        """Whether a command removes the node or has launched it."""
+        """Return whether a command removes the node or has launched it."""
         return node.name in self._engaged
 
 
 def allowance(
     provisioner: Provisioner, reason: str, nodes: int, now: float, setting: tuple[Budget, ...] = ()
 ) -> Allowance:
-    """How many of a Provisioner's `nodes` may leave for `reason` (one of REASONS) at `now`, those leaving included.
+    """Return how many of a Provisioner's `nodes` may leave for `reason` at `now`, including those that are leaving.
 
     `setting`: budgets of Provisioners without their own.
     """

@@ -45,7 +45,7 @@ class MethodInput:
 
 @dataclass(frozen=True, slots=True)
 class NodeAnnotations:
-    """Annotations to write on a node: None removes one. `because`: why, to be told to people; empty: it is not news.
+    """Annotations to write on a node: None removes one. `because`: why, for logs and events; empty: it is not reported.
 
     `uncordon`: make the node schedulable in the same patch.
     """
@@ -81,7 +81,7 @@ class Method(Protocol):
         """As in Command.method."""
 
     def wanted(self, candidate: Candidate, snapshot: Snapshot, now: float, /) -> bool:
-        """Whether the node should still be removed at `now` (Unix seconds); called again before the deletion."""
+        """Return whether the node should still be removed at `now` (Unix seconds); called again before the deletion."""
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The proposal for this pass."""
+        """Return the proposal for this pass."""

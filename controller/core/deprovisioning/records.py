@@ -60,15 +60,16 @@ class RecordedCommand:
 
     @property
     def fails_if_rolled_back(self) -> bool:
-        """Whether a rollback now is a failure. It is none of a consolidation that launched nothing, or of which a part
-        went: the cluster has changed since it was found.
+        """Whether a rollback now counts as a failure.
+
+        Not for a consolidation that launched nothing, or of which some nodes are removed: the cluster has changed.
         """
         in_vain = bool(self.record.replacements) and not self.committed
         return in_vain or self.record.method != CONSOLIDATION
 
 
 def write_record(record: Record) -> str:
-    """The annotation's value."""
+    """Return the annotation's value."""
     return write_versioned(
         {
             "id": record.id,
@@ -84,9 +85,9 @@ def write_record(record: Record) -> str:
 
 
 def read_record(node: StateNode) -> Record | None:
-    """The record on a node; None without one.
+    """Return the record on a node; None without one.
 
-    A record that cannot be parsed (somebody edited it, or a later version wrote it) reads as a command of an unknown
+    A record that cannot be parsed (a user edited it, or a later version wrote it) becomes a command of an unknown
     method, which is rolled back.
     """
     text = node.node.annotations.get(COMMAND_ANNOTATION)
@@ -117,7 +118,7 @@ def parse_record(text: str) -> Record:
 
 
 def recorded_commands(snapshot: Snapshot) -> tuple[RecordedCommand, ...]:
-    """Every command on record, the oldest first."""
+    """Return every command on record, the oldest first."""
     carriers: dict[str, list[StateNode]] = {}
     records: dict[str, Record] = {}
     for node in snapshot.nodes.values():
@@ -141,6 +142,6 @@ def recorded_commands(snapshot: Snapshot) -> tuple[RecordedCommand, ...]:
 
 
 def engaged(snapshot: Snapshot) -> frozenset[str]:
-    """Names of nodes that a command on record removes or has launched: no other command may remove them."""
+    """Return names of nodes that a command on record removes or has launched: no other command may remove them."""
     commands = recorded_commands(snapshot)
     return frozenset(node.name for each in commands for node in (*each.carriers, *each.replacements.values()))

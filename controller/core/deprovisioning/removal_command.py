@@ -53,7 +53,7 @@ class Command:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
     def text(self) -> str:
-        """The command in one line, for events and logs: action, nodes, replacements, and why."""
+        """Return the command in one line, for events and logs: action, nodes, replacements, and why."""
         nodes = ", ".join(
             f"{node.name}/{node.instance_type or '?'}/{node.capacity_type or '?'}"
             for node in (candidate.node.node for candidate in self.candidates)

@@ -47,14 +47,14 @@ class Outcome:
 
     @property
     def cost(self) -> float:
-        """$ an hour that come in the place of the removed nodes' cost."""
+        """$ an hour that replace the removed nodes' cost."""
         return sum(node.offering.cost for node in self.replacements) + self.surplus
 
 
 @dataclass(frozen=True, slots=True)
 class Simulator:
-    """Simulates removals on one snapshot. `going`: names of nodes that commands remove; `skipped`: Provisioners that
-    cannot be used, with the reason; `interrupted`: whether to give way to something more urgent.
+    """Simulate removals on one snapshot. `going`: names of nodes that commands remove; `skipped`: Provisioners that
+    cannot be used, with the reason; `interrupted`: whether to stop for more urgent work.
 
     `snapshot_index` belongs to the snapshot and is shared by all simulations on it, across `dataclasses.replace` too.
     """
@@ -71,12 +71,12 @@ class Simulator:
         object.__setattr__(self, "snapshot_index", self.snapshot_index.at(self.snapshot))
 
     def within(self, most_seconds: float) -> Simulator:
-        """The same simulator with so many seconds of work a simulation at most; 0: the first plan alone."""
+        """Return the same simulator with so many seconds of work a simulation at most; 0: the first plan alone."""
         seconds = min(self.options.budget_seconds, most_seconds)
         return replace(self, options=replace(self.options, budget_seconds=seconds))
 
     def simulate(self, removed: Collection[StateNode]) -> Outcome:
-        """The outcome if these nodes are removed together. Raises SearchInterruptedError."""
+        """Return the outcome if these nodes are removed together. Raises SearchInterruptedError."""
         if self.interrupted():
             raise SearchInterruptedError("a search for removals gives way to pods that wait for their plan")
         own = [pod for node in removed for pod in leaving_pods(node)]
@@ -103,7 +103,7 @@ class Simulator:
         return SolvedProblem(problem, solve(problem, self.options, self.snapshot_index))
 
     def _outcome(self, solved: SolvedProblem, own: Mapping[PodKey, Pod]) -> Outcome:
-        """What the plan says of these pods."""
+        """Return the outcome of the plan for these pods."""
         plan = solved.plan
         replacements = tuple(node for node in plan.new_nodes if any(key in own for key in node.pods))
         targets = tuple(sorted({p.node for p in plan.existing if any(key in own for key in p.pods)}))
@@ -121,7 +121,7 @@ class Simulator:
         return Outcome(replacements, targets, "; ".join(problems), solved, self._surplus(plan, own))
 
     def _surplus(self, plan: SchedulingPlan, own: Mapping[PodKey, Pod]) -> float:
-        """$ an hour of surplus CPU that these pods add on existing nodes."""
+        """Return the $ an hour of surplus CPU that these pods add on existing nodes."""
         more = 0.0
         for placed in plan.existing if self.options.cpu_use else ():
             asked = sum(own[key].spec.requests.get("cpu", 0) for key in placed.pods if key in own)
@@ -136,13 +136,13 @@ class Simulator:
 
 
 def _shares_new_node(plan: SchedulingPlan, keys: Collection[PodKey]) -> bool:
-    """Whether some new node holds pods in `keys` and others."""
+    """Return whether some new node holds pods in `keys` and others."""
     ours = ([key in keys for key in node.pods] for node in plan.new_nodes)
     return any(any(each) and not all(each) for each in ours)
 
 
 def _takes_pods(node: StateNode) -> bool:
-    """Whether a node of a Provisioner is initialized, and any other node Ready."""
+    """Return whether a node of a Provisioner is initialized, and any other node Ready."""
     return node.initialized if node.provisioner_name else node.node.ready
 
 

@@ -4,8 +4,8 @@ Nothing is launched before: a replacement could not be placed where a limit coun
 planned for as soon as it leaves. No disruption budget limits repairs, since a broken node serves nobody; instead none
 happens while too many nodes are unhealthy at once (node_health.py). While a node is Ready (a condition of the node
 monitoring agent fails), its pods may work, and `do-not-evict` and PodDisruptionBudgets keep it. A node that was never
-initialized is removed whatever the others do, as one that never registers is: it would cost money for ever. It stays if
-it is Ready and pods run on it.
+initialized is removed however many others are unhealthy, like one that never registers: it costs money and serves
+nothing. It stays if it is Ready and pods run on it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Repair:
         self._policy = policy
 
     def wanted(self, candidate: Candidate, snapshot: Snapshot, now: float) -> bool:
-        """Whether the node is to be removed, and not too many others are unhealthy."""
+        """Return whether the node is to be removed, and not too many others are unhealthy."""
         due = self._due(candidate, now)
         return due.at <= now and not (due.sick and Census(snapshot).refusal(candidate.provisioner.name))
 

@@ -19,7 +19,7 @@ from controller.core.deprovisioning.zones.zone_moves import outside
 
 
 def planned_again(command: RecordedCommand, simulator: Simulator, now: float) -> Outcome:
-    """The outcome of the recorded removal with all of its replacements, as it would be decided at `now` (Unix seconds).
+    """Plan the recorded removal with all of its replacements again, as it would be decided at `now` (Unix seconds).
 
     Replacements that were launched already are left out of the snapshot. There are none where the removal would not be
     decided now.

@@ -19,7 +19,7 @@ _DEFAULT_SHARE: Final = "25%"
 
 
 def may_surge(pod: Pod) -> bool:
-    """Whether the pod serves and has no volume, which would be attached to one node at a time.
+    """Return whether the pod serves and has no volume, which would be attached to one node at a time.
 
     A pod that is not Ready is evicted: it serves nothing, and its rollout would not succeed either.
     """
@@ -27,7 +27,7 @@ def may_surge(pod: Pod) -> bool:
 
 
 def surges(deployment: Mapping[str, Any]) -> bool:
-    """Whether it has one replica, and a rollout starts the new pod before it ends the old one.
+    """Return whether it has one replica, and a rollout starts the new pod before it ends the old one.
 
     maxSurge is rounded up, maxUnavailable down (Kubernetes documentation, Deployments, "Rolling Update Deployment").
     """
@@ -50,12 +50,12 @@ def _of_one(value: object) -> float:
 
 
 def restarted_for(deployment: Mapping[str, Any]) -> str:
-    """The id of the command that began its last rollout; empty: none did."""
+    """Return the id of the command that began its last rollout; empty: none did."""
     template = (deployment.get("spec") or {}).get("template") or {}
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     return str(annotations.get(RESTARTED_FOR, ""))
 
 
 def restart_patch(command_id: str) -> dict[str, Any]:
-    """A merge patch that begins a rollout; applied again it changes nothing."""
+    """Return a merge patch that begins a rollout; applied again it changes nothing."""
     return {"spec": {"template": {"metadata": {"annotations": {RESTARTED_FOR: command_id}}}}}

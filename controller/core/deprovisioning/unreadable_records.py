@@ -1,4 +1,4 @@
-"""Which records on a node cannot be read: somebody edited them, or a later version of the controller wrote them."""
+"""Find records on a node that cannot be read: a user edited them, or a later version of the controller wrote them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _READERS: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def unreadable_records(node: Node) -> tuple[Unreadable, ...]:
-    """The records on the node that cannot be read."""
+    """Return the records on the node that cannot be read."""
     unreadable = []
     for key, read in _READERS.items():
         text = node.annotations.get(key)

@@ -26,7 +26,7 @@ class NewerRecordError(UnreadableJsonError):
 
 
 def read_versioned(text: str) -> dict[str, Any]:
-    """The members of a record but for its version. Raises NewerRecordError, and UnreadableJsonError."""
+    """Parse the members of a record, without its version. Raises NewerRecordError and UnreadableJsonError."""
     members = read_object(text)
     version = whole(members.pop(MEMBER, VERSION), 1)
     if version > VERSION:
@@ -35,7 +35,7 @@ def read_versioned(text: str) -> dict[str, Any]:
 
 
 def read_annotation(node: Node, key: str, parse: Callable[[str], T]) -> T | None:
-    """The record in an annotation of a node; None without one that can be read."""
+    """Return the record in an annotation of a node; None without one that can be read."""
     text = node.annotations.get(key)
     try:
         return None if text is None else parse(text)
@@ -44,10 +44,10 @@ def read_annotation(node: Node, key: str, parse: Callable[[str], T]) -> T | None
 
 
 def write_versioned(members: Mapping[str, Any], unknown: Mapping[str, Any]) -> str:
-    """The record's text, with the members that another version added."""
+    """Return the record's text, with the members that another version added."""
     return json.dumps({**unknown, **members, MEMBER: VERSION}, sort_keys=True)
 
 
 def unknown_members(members: Mapping[str, Any], known: Collection[str]) -> FrozenMap[str, Any]:
-    """Members that another version added, to be kept when the record is written again."""
+    """Return members that another version added, to be kept when the record is written again."""
     return FrozenMap({name: value for name, value in members.items() if name not in known})

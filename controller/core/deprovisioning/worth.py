@@ -51,26 +51,26 @@ class Worth:
 
 
 def totals_of(candidates: Iterable[Candidate]) -> Totals:
-    """Totals over the candidates."""
+    """Return totals over the candidates."""
     counted = [candidate for candidate in candidates if candidate.provisioner.disruption.consolidation]
     return Totals(sum(c.cost for c in counted), sum(max(0.0, c.disruption) for c in counted))
 
 
 def threshold(provisioner: Provisioner) -> float:
-    """The Provisioner's least score, or the default."""
+    """Return the Provisioner's least score, or the default."""
     own = provisioner.disruption.consolidation_threshold
     return DEFAULT_THRESHOLD if own is None else own
 
 
 def score(saved: float, disruption: float, totals: Totals) -> float:
-    """Share of the cost saved over share of the disruption cost; infinite when nothing is disrupted."""
+    """Divide the share of the cost saved by the share of the disruption cost; infinite if nothing is disrupted."""
     if disruption <= 0 or totals.disruption <= 0:
         return math.inf
     return (saved / totals.cost) / (disruption / totals.disruption) if totals.cost > 0 else 0.0
 
 
 def best_case_refusal(removed: Sequence[Candidate], least_cost: float, totals: Totals) -> str:
-    """Why removing these is not worth it even if new nodes cost only `least_cost` ($ an hour); empty when it may be.
+    """Return why removing these is not worth it even at `least_cost` ($ an hour) for new nodes; empty if it may be.
 
     Refuses nothing that `worth` accepts for an outcome of that cost or more.
     """
@@ -130,7 +130,7 @@ def _without_dear_alternatives(node: PlannedNode, factor: float, *, strict: bool
 def _spot_refusal(
     removed: Sequence[Candidate], planned: Sequence[PlannedNode], kept: Sequence[PlannedNode], catalog: Catalog
 ) -> str:
-    """Why spot nodes must not be replaced by spot nodes of so few offerings; empty when they may be.
+    """Return why spot nodes must not be replaced by spot nodes of so few offerings; empty when they may be.
 
     SPOT_FLEXIBILITY offerings must remain, or half of the suitable ones where there are fewer than twice as many.
     """

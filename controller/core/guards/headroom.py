@@ -41,12 +41,12 @@ class Headroom:
 
 
 def is_unit(key: PodKey) -> bool:
-    """Whether a pod is a unit of headroom."""
+    """Return whether a pod is a unit of headroom."""
     return key[0] == NAMESPACE
 
 
 def parse_headroom(text: str) -> tuple[Headroom, ...]:
-    """Raises ValueError with every problem and what to write."""
+    """Parse the annotation. Raises ValueError with every problem and what to write."""
     try:
         entries = read_json(text)
     except UnreadableJsonError:
@@ -65,7 +65,7 @@ def parse_headroom(text: str) -> tuple[Headroom, ...]:
 
 
 def headroom_pods(provisioner: Provisioner, snapshot: Snapshot, now: float) -> tuple[Pod, ...]:
-    """The units that the Provisioner asks for at `now` (Unix seconds), MOST_UNITS at most. Raises ValueError."""
+    """Return the units that the Provisioner asks for at `now` (Unix seconds), MOST_UNITS at most. Raises ValueError."""
     text = provisioner.object_annotations.get(HEADROOM_ANNOTATION)
     if text is None:
         return ()
@@ -91,7 +91,7 @@ def _units(entry: Headroom, provisioner: str, snapshot: Snapshot) -> Iterator[Re
 
 
 def _pod(provisioner: str, name: str, amounts: Resources, now: float) -> Pod:
-    """The uid contains the time, so that a launch for it never has the token of an earlier one."""
+    """Make a unit's pod. Its uid contains the time, so that a launch for it never has the token of an earlier one."""
     spec = PodSpec(
         requests=FrozenMap({**{key: amount for key, amount in amounts.items() if amount}, "pods": 1}),
         node_selector=FrozenMap({PROVISIONER_NAME: provisioner}),

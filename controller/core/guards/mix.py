@@ -1,4 +1,4 @@
-"""The on-demand mix: a base and a percentage of a Provisioner's nodes on demand, so that AWS never reclaims all.
+"""The on-demand mix: a base and a percentage of a Provisioner's nodes are on demand, which AWS never reclaims.
 
 `karpenter.sh/on-demand-base` on a Provisioner is the number of its nodes that are on demand,
 `karpenter.sh/on-demand-percentage` the share of those beyond (as in an Auto Scaling group's mixed instances policy).
@@ -34,12 +34,12 @@ class Mix:
     """Why the annotations cannot be read; empty when they can."""
 
     def on_demand_of(self, nodes: int) -> int:
-        """How many of so many nodes are to be on demand; shares are rounded up."""
+        """Return how many of so many nodes are to be on demand; shares are rounded up."""
         return min(nodes, self.base) + -(-max(0, nodes - self.base) * self.percentage // 100)
 
 
 def mix_of(provisioner: Provisioner) -> Mix | None:
-    """What its annotations ask for; None without them."""
+    """Return what its annotations ask for; None without them."""
     given = provisioner.object_annotations
     base, percentage = given.get(BASE_ANNOTATION), given.get(PERCENTAGE_ANNOTATION)
     if base is None and percentage is None:
@@ -60,7 +60,7 @@ def with_mix(
     snapshot: Snapshot,
     going: Collection[str] = (),
 ) -> tuple[PlannedNode, ...]:
-    """The same nodes, as many of them turned to on demand as the mix needs.
+    """Return the same nodes, as many of them turned to on demand as the mix needs.
 
     `planned` are the Provisioner's; existing nodes named in `going` do not count.
     """
@@ -80,7 +80,7 @@ def with_mix(
 
 
 def needed(snapshot: Snapshot) -> Mapping[str, str]:
-    """On-demand nodes that a mix needs, by name, and why."""
+    """Return on-demand nodes that a mix needs, by name, and why."""
     reasons: dict[str, str] = {}
     for provisioner in snapshot.provisioners.values():
         mix = mix_of(provisioner)
@@ -102,7 +102,7 @@ def _on_demand_names(nodes: Iterable[StateNode]) -> list[str]:
 
 
 def _on_demand(node: PlannedNode, types: Mapping[str, InstanceType], mix: Mix) -> PlannedNode | None:
-    """The cheapest on-demand offerings of types that hold the same pods; None where spot alone is allowed."""
+    """Return the cheapest on-demand offerings of types that hold the same pods; None where spot alone is allowed."""
     if not _allows(node.requirements, CAPACITY_TYPE, ON_DEMAND):
         return None
     names = {offering.instance_type: offering for offering in (node.offering, *node.alternatives)}

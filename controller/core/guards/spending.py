@@ -41,7 +41,7 @@ class LaunchLimits:
 
 
 def parse_launch_limits(text: str) -> LaunchLimits:
-    """From JSON such as EXAMPLE. Raises ValueError with every problem and its remedy."""
+    """Parse JSON such as EXAMPLE. Raises ValueError with every problem and its remedy."""
     try:
         parsed = read_json(text) if text.strip() else {}
     except UnreadableJsonError:
@@ -65,7 +65,7 @@ def parse_launch_limits(text: str) -> LaunchLimits:
 
 
 def price_limit(provisioner: Provisioner) -> float | None:
-    """The annotation's $ an hour; None without one. Raises ValueError."""
+    """Return the annotation's $ an hour; None without one. Raises ValueError."""
     text = provisioner.object_annotations.get(PRICE_LIMIT_ANNOTATION)
     if text is None:
         return None
@@ -95,7 +95,7 @@ class Guards:
         the Provisioner, and why."""
 
     def judge(self, allotment: Allotment, provisioner: Provisioner, types: Mapping[str, InstanceType]) -> Allotment:
-        """The allotment with the offerings that no limit forbids; refused if the planned one is forbidden."""
+        """Return the allotment with the offerings that no limit forbids; refused if the planned one is forbidden."""
         if allotment.refusal:
             return allotment
         price = allotment.planned.offering.price
@@ -119,7 +119,7 @@ class Guards:
         return replace(allotment, offerings=fitting)
 
     def _refusal(self, price: float, capacity: Resources, provisioner: Provisioner) -> tuple[str, str]:
-        """The guard that forbids it, and why; empty when none does."""
+        """Return the guard that forbids it, and why; empty when none does."""
         limits, name = self._limits, provisioner.name
         try:
             own = price_limit(provisioner)
@@ -149,7 +149,7 @@ class Guards:
         return "", ""
 
     def _room(self, provisioner: Provisioner) -> Iterable[float]:
-        """$ an hour that each price limit leaves for one node."""
+        """Yield the $ an hour that each price limit leaves for one node."""
         own = price_limit(provisioner)
         if own is not None:
             yield own - self._spent_by.get(provisioner.name, 0.0)
@@ -175,7 +175,7 @@ def within_limits(
 
 
 def _within(capacity: Resources, planned: Resources, limits: Resources) -> bool:
-    """Whether an alternative is no larger than planned in limited resources: the rest is for the nodes after it."""
+    """Return whether an alternative is no larger than planned in limited resources, which later nodes need too."""
     return all(capacity.get(name, 0) <= planned.get(name, 0) for name in limits)
 
 

@@ -1,4 +1,4 @@
-"""Whether the process looks at its own cluster: what must be proven before a node or an instance is removed.
+"""Prove that the process works on its own cluster, before a node or an instance is removed.
 
 A controller with another region or another account's credentials gets well-formed answers about other machines: its own
 instances seem not to exist, and those of a cluster of the same name seem to have lost their Nodes. So an absence counts
@@ -18,10 +18,10 @@ from controller.core.machines.registration import joined
 from controller.core.state.snapshot import Snapshot, StateNode
 
 FEW = 3
-"""So many instances may be unknown to the cloud at once: single nodes die, and small clusters have few nodes."""
+"""Number of instances that may be unknown to the cloud at once: single nodes fail, and small clusters have few."""
 MOST_SHARE = 0.2
-"""Of the nodes. More that vanish within an hour without the cloud remembering one of them (it shows terminated
-instances for about an hour) are a fault of the looking; Kubernetes' own limit for a zone in disruption is 55 %."""
+"""Share of the nodes. If the instances of more nodes are unknown, the request went to the wrong place: the cloud shows
+terminated instances for about an hour. Kubernetes' own limit for a zone in disruption is 55 %."""
 FORGOTTEN_SECONDS = 3600.0
 """A terminated instance is shown for about an hour (EC2 user guide): a node that has been silent for longer may well
 have an instance that the cloud does not know any more."""
@@ -42,7 +42,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterProof:
-    """The verdict; `because` says what stands against it."""
+    """The verdict; `because`: why the cluster is not proven."""
 
     standing: Standing
     because: str = ""
@@ -58,18 +58,18 @@ NOT_YET = ClusterProof(Standing.DOUBTED, "it is not proven yet that the controll
 
 
 def zone_of(provider_id: str) -> str:
-    """The zone in `aws:///ZONE/i-...`; empty for other ids."""
+    """Return the zone in `aws:///ZONE/i-...`; empty for other ids."""
     match = _ZONE.match(provider_id)
     return match["zone"] if match else ""
 
 
 def in_region(zone: str, region: str) -> bool:
-    """Whether a zone, local zones included (us-west-2a, us-west-2-lax-1a), belongs to the region."""
+    """Return whether a zone, local zones included (us-west-2a, us-west-2-lax-1a), belongs to the region."""
     return zone.startswith(region) and not zone[len(region) : len(region) + 1].isdigit()
 
 
 def elsewhere(node: Node, region: str) -> str:
-    """Why the node's instance cannot be one of this region; empty when it may be."""
+    """Return why the node's instance cannot be one of this region; empty when it may be."""
     zone = zone_of(node.provider_id)
     if not zone or in_region(zone, region):
         return ""
@@ -77,7 +77,7 @@ def elsewhere(node: Node, region: str) -> str:
 
 
 def claimants(snapshot: Snapshot) -> list[StateNode]:
-    """Nodes of ours that stay and name an instance."""
+    """Return nodes of ours that stay and name an instance."""
     return [
         node
         for node in snapshot.nodes.values()
@@ -117,12 +117,12 @@ def prove(
 
 
 def silent_since(node: Node) -> float:
-    """Since when a node that is not Ready is not: its creation, if no kubelet ever reported."""
+    """Return since when a node is not Ready, Unix seconds; its creation if no kubelet has reported."""
     return next((each.since for each in node.unhealthy if each.type == READY), node.created)
 
 
 def _vanished(nodes: Collection[StateNode], known: Collection[str], now: float) -> str:
-    """Why so many unknown instances are a fault of the looking; empty when they are few, or explained."""
+    """Return why so many unknown instances mean wrong answers; empty if they are few, or explained."""
     recent = [node for node in nodes if node.node.ready or now - silent_since(node.node) < FORGOTTEN_SECONDS]
     unknown = [node for node in recent if node.node.provider_id not in known]
     ready = [node for node in nodes if node.node.ready]

@@ -17,7 +17,7 @@ from controller.core.machines.registration import joined
 from controller.core.state.snapshot import Snapshot, StateNode
 
 ADOPTABLE = frozenset({"pending", "running"})
-"""Instance states in which a Node may be created. A stopped one is nobody's room: nothing waits for it."""
+"""Instance states in which a Node may be created. A stopped instance takes no pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class CollectionPlan:
 def plan_collection(
     snapshot: Snapshot, instances: Iterable[CloudInstance], now: float, times: CollectionTimes
 ) -> CollectionPlan:
-    """What to do about `instances` (all live ones of this cluster, by tags) and the nodes of `snapshot` at `now`."""
+    """Decide about `instances` (all live ones of this cluster, by tags) and the nodes of `snapshot` at `now`."""
     live = sorted((entry for entry in instances if entry.state not in GOING), key=lambda entry: entry.id)
     by_provider_id = {node.node.provider_id for node in snapshot.nodes.values()}
     alone = [
@@ -83,7 +83,7 @@ def plan_collection(
 
 
 def instance_gone(node: StateNode, instance: CloudInstance | None) -> str:
-    """Why the Node is to be deleted, by the cloud's answer to its instance's bare id; empty when it stays.
+    """Return why the Node is to be deleted, by the cloud's answer to its instance's bare id; empty when it stays.
 
     A kubelet that reports contradicts the answer: the Node stays while it is Ready (later Karpenter's rule).
     """

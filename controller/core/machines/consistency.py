@@ -46,7 +46,7 @@ def issues(
     *,
     as_launched: bool = True,
 ) -> tuple[Issue, ...]:
-    """What is wrong at `now` (Unix seconds). `expected` is the capacity of its instance type; None: not known.
+    """Return what is wrong at `now` (Unix seconds). `expected` is the capacity of its instance type; None: not known.
 
     `as_launched`: Provisioner and node template are known to be those that the node was launched from. Otherwise the
     resources that they decide are not compared: `expected` is that of a node launched today.

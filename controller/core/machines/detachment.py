@@ -18,7 +18,7 @@ from controller.core.state.snapshot import Snapshot
 def attached(
     attachments: Iterable[Mapping[str, Any]], pods: Iterable[Pod], snapshot: Snapshot, now: float
 ) -> tuple[str, ...]:
-    """Names of volumes still attached to a drained node, sorted; `attachments` are its VolumeAttachment documents.
+    """Return names of volumes still attached to a drained node, sorted. attachments: its VolumeAttachments.
 
     Volumes of `pods` that stay until the node's end (daemons and static pods) do not count: they are never detached.
     """

@@ -16,13 +16,13 @@ from controller.core.state.snapshot import Snapshot
 
 
 def loop_of(snapshot: Snapshot, pod: Pod) -> StorageLoop | None:
-    """The loop that the pod would continue: its owner's, while it requests what the evicted pods did."""
+    """Return the loop that the pod would continue: its owner's, while it requests what the evicted pods did."""
     loop = snapshot.storage_loops.get(pod.owners[0].uid) if pod.owners else None
     return loop if loop is not None and pod.spec.requests.get(STORAGE, 0) == loop.declared_bytes else None
 
 
 def with_learned_storage(snapshot: Snapshot) -> Snapshot:
-    """The snapshot in which waiting pods of a loop request one byte more than what was too little."""
+    """Return the snapshot in which waiting pods of a loop request one byte more than what was too little."""
     if not snapshot.storage_loops:
         return snapshot
     specs: dict[PodSpec, PodSpec] = {}
@@ -37,7 +37,7 @@ def with_learned_storage(snapshot: Snapshot) -> Snapshot:
 
 
 def cure(loop: StorageLoop, snapshot: Snapshot) -> str:
-    """What happens and how to end it, in one sentence for the user."""
+    """Describe the loop and its remedy, in one sentence for the user."""
     provisioner = snapshot.provisioners.get(loop.provisioner)
     template = provisioner.provider_ref if provisioner is not None else None
     where = f"AWSNodeTemplate {template}" if template else f"the node template of Provisioner {loop.provisioner}"

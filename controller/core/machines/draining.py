@@ -5,11 +5,11 @@ daemons (as in later Karpenter versions; v0.27 has two tiers). Four sorts of pod
 finished pods, static pods, pods that tolerate the cordon, and pods a minute past their deletion time (their kubelet is
 gone).
 
-A node may have a deadline at which its instance ends whatever happens: an interruption's, one that a user wrote on the
-node, its Provisioner's grace period after the deletion (later Karpenter's `terminationGracePeriod`), or one for a node
-that is not Ready. Then grace
-periods are cut to the time left, and in the last minute all tiers are evicted at once. A pod that its
-PodDisruptionBudget still holds when only its own grace period is left is deleted, so that it can shut down gracefully.
+A node may have a deadline at which its instance ends in any case: an interruption's, one that a user wrote on the node,
+its Provisioner's grace period after the deletion (later Karpenter's `terminationGracePeriod`), or one for a node that
+is not Ready. Then grace periods are cut to the time left, and in the last minute all tiers are evicted at once. A pod
+that its PodDisruptionBudget still holds when only its own grace period is left is deleted, so that it can shut down
+gracefully.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SPARE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DrainStep:
-    """`evict`: pods to evict now. `delete`: pods to delete now, whatever their PodDisruptionBudgets say.
+    """`evict`: pods to evict now. `delete`: pods to delete now, regardless of their PodDisruptionBudgets.
 
     `waiting`: all pods that still hold the node, the other two included.
     """
@@ -64,7 +64,7 @@ def deadline(
     setting_seconds: float | None = None,
     unready_seconds: float | None = None,
 ) -> float | None:
-    """When the node is removed whatever runs on it, Unix seconds: its soonest deadline; None without one.
+    """Return the node's soonest deadline, Unix seconds: it is then removed with all its pods; None without one.
 
     `unready_seconds`: how long a node may be not Ready before it counts as broken (None: never). A broken node's pods
     serve nobody, and Kubernetes itself evicts them without asking PodDisruptionBudgets.
@@ -86,14 +86,14 @@ def _broken_deadline(node: Node, unready_seconds: float | None) -> float | None:
 
 
 def grace_period_seconds(pod: Pod, until: float | None, now: float) -> int | None:
-    """The grace period to ask for when the pod's own would outlast the deadline; None: its own."""
+    """Return the grace period to ask for when the pod's own would outlast the deadline; None: its own."""
     if until is None or now + pod.spec.termination_grace_period_seconds <= until - SPARE_SECONDS:
         return None
     return max(1, min(pod.spec.termination_grace_period_seconds, int(until - SPARE_SECONDS - now)))
 
 
 def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> DrainStep:
-    """The step at `now` (Unix seconds): the first tier that still has pods, without those terminating already.
+    """Return the step at `now` (Unix seconds): the first tier that still has pods, without those terminating already.
 
     `until` is the deadline, if there is one; after it nothing holds the node.
     """
@@ -109,13 +109,13 @@ def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> Dr
 
 
 def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """The patch that takes a node out of scheduling and of load balancers' targets, and annotates it."""
+    """Return the patch that takes a node out of scheduling and of load balancers' targets, and annotates it."""
     metadata = {"labels": {EXCLUDE_BALANCERS: "karpenter"}, "annotations": dict(annotations)}
     return {"metadata": metadata, "spec": {"unschedulable": True}}
 
 
 def holds(pod: Pod, now: float) -> bool:
-    """Whether the node must wait for the pod."""
+    """Return whether the node must wait for the pod."""
     if pod.terminal or pod.static or any(tolerates(each, UNSCHEDULABLE) for each in pod.spec.tolerations):
         return False  # a pod that tolerates the cordon, as daemons do, would come right back
     return pod.deleted_at is None or now <= pod.deleted_at + STUCK_TERMINATING_SECONDS

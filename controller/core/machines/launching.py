@@ -127,8 +127,11 @@ def launch_request(
     node_taints: tuple[Taint, ...] = (),
     opens_with: str = "",
 ) -> LaunchRequest:
-    """The request for one planned node. `types` are all of its Provisioner, by name: the cloud may launch another
-    offering than those asked for, whose fit and price are then checked by its entry."""
+    """Build the request for one planned node.
+
+    types: all of its Provisioner, by name. The cloud may launch an offering that was not requested; its fit and price
+    are then checked by its entry.
+    """
     planned = allotment.planned
     return LaunchRequest(
         token=token,

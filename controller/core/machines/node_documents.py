@@ -22,7 +22,7 @@ LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag and annotation 
 
 
 def owner_reference(provisioner: Provisioner) -> dict[str, Any]:
-    """The Node's only owner: deleting the Provisioner deletes its nodes, each through its finalizer."""
+    """Return the Node's only owner: deleting the Provisioner deletes its nodes, each through its finalizer."""
     return {
         "apiVersion": V1ALPHA5.pool.api_version,
         "kind": V1ALPHA5.pool.name,
@@ -33,7 +33,7 @@ def owner_reference(provisioner: Provisioner) -> dict[str, Any]:
 
 
 def taint_document(taint: Taint) -> dict[str, str]:
-    """A taint as the API takes it: an empty value is left out."""
+    """Return a taint as the API takes it: an empty value is left out."""
     document = {"key": taint.key, "effect": taint.effect}
     return {**document, "value": taint.value} if taint.value else document
 
@@ -41,7 +41,7 @@ def taint_document(taint: Taint) -> dict[str, str]:
 def node_labels(
     instance: CloudInstance, provisioner: Provisioner | None, planned: Mapping[str, str] = EMPTY
 ) -> dict[str, str]:
-    """Labels of the instance's Node; the cloud's take precedence, then the plan's, then the Provisioner's.
+    """Return labels of the instance's Node; the cloud's take precedence, then the plan's, then the Provisioner's.
 
     The hostname is the node's name, as kubelets on EC2 report it, so that topology over hostnames counts the node at
     once.
@@ -59,7 +59,7 @@ def node_document(
     marks: Mapping[str, str] = EMPTY,
     taints: Iterable[Taint] = (),
 ) -> dict[str, Any]:
-    """The Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
+    """Return the Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
     status.
 
     `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations, `taints` further
@@ -89,7 +89,7 @@ def node_document(
 
 
 def missing_metadata(node: Node, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
+    """Return a merge patch that gives `node` what it lacks of `wanted` (a Node document), or an empty dict.
 
     Labels and annotations that exist keep their value. A Node that exists is open to pods already, and stays so.
     Finalizers of others stay. The owner becomes the Provisioner alone (as in Karpenter v0.27). Taints are not added:

@@ -1,4 +1,4 @@
-"""Which nodes are unhealthy and for how long that is tolerated; and when so many are that the fault is not theirs.
+"""Find unhealthy nodes, and decide for how long that is tolerated, and when too many are for a repair of nodes.
 
 Conditions and times are those of node auto repair in EKS and later Karpenter versions: Ready, and the conditions of the
 EKS node monitoring agent. As there, nothing is repaired while over 20 % (rounded up) are unhealthy at once: then it is
@@ -40,12 +40,12 @@ class Sickness:
     due_at: float
 
     def text(self, now: float) -> str:
-        """In words."""
+        """Describe it."""
         return f"condition {self.condition} has been {self.status} for {int(now - self.since)} s"
 
 
 def sickness(node: Node, not_ready_seconds: float = NOT_READY_SECONDS) -> Sickness | None:
-    """What is wrong with a node; None when it is well, or does not say since when it is not."""
+    """Return what is wrong with a node; None if it is healthy, or its conditions have no transition time."""
     all_of_them = (
         Sickness(each.type, each.status, each.since, each.since + _tolerated(each.type, not_ready_seconds))
         for each in node.unhealthy
@@ -76,7 +76,7 @@ class Census:
                 self._sick[node.provisioner_name] += _unhealthy(node)
 
     def refusal(self, provisioner: str) -> str:
-        """Why no node of the Provisioner may be repaired now; empty when one may."""
+        """Return why no node of the Provisioner may be repaired now; empty when one may."""
         own = _too_many(self._sick[provisioner], self._nodes[provisioner], f"of Provisioner {provisioner}")
         return own or _too_many(self._sick.total(), self._nodes.total(), "of the cluster")
 

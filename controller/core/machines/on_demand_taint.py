@@ -1,4 +1,4 @@
-"""Which nodes get the taint that has kube-scheduler place pods elsewhere that ask for no on-demand node (ADR 79).
+"""Choose the nodes whose taint has kube-scheduler place elsewhere pods that need no on-demand node (ADR 79).
 
 kube-scheduler prefers the emptiest node. Pods that may run on spot would take the room that was planned for pods which
 may not, and these would then need another on-demand node.
@@ -18,7 +18,7 @@ from controller.core.scheduling.taints import ON_DEMAND_TAINT
 
 
 def node_taints(planned: PlannedNode, pods: Mapping[PodKey, Pod]) -> tuple[Taint, ...]:
-    """The taint, if the node is on demand because some of its pods must be; `pods`: those of the plan."""
+    """Return the taint, if the node is on demand because some of its pods must be; `pods`: those of the plan."""
     if planned.offering.capacity_type != ON_DEMAND or _allow_spot(planned.requirements):
         return ()
     specs = {id(spec): spec for spec in (pods[key].spec for key in planned.pods if key in pods)}
@@ -26,7 +26,7 @@ def node_taints(planned: PlannedNode, pods: Mapping[PodKey, Pod]) -> tuple[Taint
 
 
 def _must_be_on_demand(spec: PodSpec) -> bool:
-    """Whether a pod's node selector or required node affinity excludes spot."""
+    """Return whether a pod's node selector or required node affinity excludes spot."""
     return any(not any(map(_allow_spot, terms)) for terms in required_choices(spec))
 
 

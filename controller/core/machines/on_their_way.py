@@ -1,4 +1,4 @@
-"""Nodes that are being launched, as plans see them: existing nodes with the planned labels and size.
+"""Stand-ins: nodes that are being launched, as plans see them, with the planned labels and size.
 
 A plan that is made while the launches of another are under way counts on them, so that no pod gets a second node, and
 limits and topology know them. The Node takes the place of its stand-in as soon as the cluster state has it.
@@ -33,12 +33,12 @@ def names_of(node: Node) -> tuple[str, str]:
 
 
 def stand_in_name(token: str) -> str:
-    """The name that stands for a node until it has one, by its launch token."""
+    """Return the name of a launch's stand-in, by its launch token."""
     return f"launch-{token}"
 
 
 def stand_in(request: LaunchRequest, now: float) -> StateNode:
-    """What stands for the node of a launch. `now`: Unix seconds."""
+    """Return the stand-in for the node of a launch. `now`: Unix seconds."""
     offering = request.offerings[0]
     entry, provisioner = request.instance_types[offering.instance_type], request.provisioner
     of_type = {
@@ -70,7 +70,7 @@ def stand_in(request: LaunchRequest, now: float) -> StateNode:
 
 
 def with_stand_ins(snapshot: Snapshot, nodes: Iterable[StateNode]) -> Snapshot:
-    """The snapshot with these stand-ins, but for those whose Node it has."""
+    """Return the snapshot with these stand-ins, except those whose Node it has."""
     there = tokens_in_use(snapshot)
     missing = {node.name: node for node in nodes if node.node.annotations[LAUNCH_TOKEN] not in there}
     if not missing:

@@ -11,7 +11,7 @@ from controller.core.state.snapshot import Snapshot
 
 
 def total(parts: Iterable[Resources]) -> Resources:
-    """The sum; resources whose sum is 0 are left out."""
+    """Return the sum; resources whose sum is 0 are left out."""
     amounts: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():
@@ -20,12 +20,12 @@ def total(parts: Iterable[Resources]) -> Resources:
 
 
 def usage(snapshot: Snapshot, provisioner_name: str, without: Collection[str] = ()) -> Resources:
-    """Capacity of the Provisioner's nodes that are not leaving: its status.resources. `without`: nodes to leave out."""
+    """Sum up the capacity of the Provisioner's nodes that stay: its status.resources. `without`: nodes to leave out."""
     return total(node.capacity for node in snapshot.nodes_of(provisioner_name, without))
 
 
 def exceeded_by(provisioner: Provisioner, used: Resources, more: Resources = EMPTY) -> str:
-    """Which limit `used` and `more` together would exceed, in words; empty when none. Reaching a limit is allowed."""
+    """Return which limit `used` and `more` together would exceed; empty if none. Reaching a limit is allowed."""
     for name, limit in sorted((provisioner.limits or EMPTY).items()):
         amount = used.get(name, 0) + more.get(name, 0)
         if amount > limit:

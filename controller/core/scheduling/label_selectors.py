@@ -8,7 +8,7 @@ from controller.core.api.pod import LabelSelector, SelectorRequirement
 
 
 def matches_expression(expression: SelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy one expression. An operator that selectors don't have matches nothing."""
+    """Return whether labels satisfy one expression. An operator that selectors don't have matches nothing."""
     value = labels.get(expression.key)
     if expression.operator == "In":
         return value is not None and value in expression.values
@@ -22,12 +22,12 @@ def matches_expression(expression: SelectorRequirement, labels: Mapping[str, str
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels satisfy the selector: None matches nothing, an empty selector everything."""
+    """Return whether labels satisfy the selector: None matches nothing, an empty selector everything."""
     return selector is not None and all(matches_expression(e, labels) for e in selector.expressions)
 
 
 def invalid(selector: LabelSelector | None) -> str:
-    """Why a selector is not valid (the API server refuses such pods; matches nothing), or empty."""
+    """Return why a selector is not valid (the API server refuses such pods; matches nothing), or empty."""
     for expression in selector.expressions if selector else ():
         needs = expression.operator in ("In", "NotIn")
         if expression.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):

@@ -39,7 +39,7 @@ class Requirement:
 
     @classmethod
     def of(cls, key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
-        """From an operator of a NodeSelectorRequirement. Raises ValueError for an operator or bound that is none."""
+        """Make a requirement from a NodeSelectorRequirement's operator. Raises ValueError for an invalid one."""
         key = normalize_label(key)
         chosen = frozenset(values)
         if operator == "In":
@@ -77,7 +77,7 @@ class Requirement:
         return len(span) > len(self.values) or any(str(number) not in self.values for number in span)
 
     def has(self, value: str) -> bool:
-        """Whether a label of this value satisfies it."""
+        """Return whether a label of this value satisfies it."""
         return (value in self.values) != self.complement and self._within_bounds(value)
 
     def _within_bounds(self, value: str) -> bool:
@@ -91,13 +91,13 @@ class Requirement:
         )
 
     def accepts(self, value: str | None) -> bool:
-        """Whether a node with this label value (None: without the label) satisfies it, by kube-scheduler's rule."""
+        """Return whether a node with this label value (None: no such label) satisfies it, as in kube-scheduler."""
         if value is None:
             return self.absent_ok and not self.contradiction
         return self.has(value)
 
     def intersection(self, other: Requirement) -> Requirement:
-        """The values both accept."""
+        """Return the values both accept."""
         greater = max((b for b in (self.greater_than, other.greater_than) if b is not None), default=None)
         less = min((b for b in (self.less_than, other.less_than) if b is not None), default=None)
         absent_ok = self.absent_ok and other.absent_ok
@@ -135,7 +135,7 @@ class Requirement:
 
 
 def integer(value: str) -> int | None:
-    """The base-10 integer that a label value is, as Go's strconv.ParseInt reads it; None: it is none."""
+    """Return the base-10 integer that a label value is, as Go's strconv.ParseInt reads it; None: it is none."""
     digits = value[1:] if value[:1] in ("+", "-") else value
     if not (digits.isascii() and digits.isdecimal()):
         return None
@@ -159,12 +159,12 @@ class Requirements(Mapping[str, Requirement]):
 
     @classmethod
     def of(cls, expressions: Iterable[SelectorRequirement]) -> Requirements:
-        """From selector expressions, ANDed."""
+        """Make requirements from selector expressions, ANDed."""
         return cls(Requirement.of(e.key, e.operator, e.values) for e in expressions)
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> Requirements:
-        """Each label as In of its one value."""
+        """Make requirements from labels: In with the one value."""
         return cls(Requirement.of(key, "In", (value,)) for key, value in labels.items())
 
     def __getitem__(self, key: str) -> Requirement:
@@ -183,15 +183,15 @@ class Requirements(Mapping[str, Requirement]):
     @overload
     def get(self, key: str, default: Requirement | T, /) -> Requirement | T: ...
     def get(self, key: str, default: Any = None, /) -> Any:
-        """The requirement of the key, or the default."""
+        """Return the requirement of the key, or the default."""
         return self._by_key.get(key, default)
 
     def items(self) -> ItemsView[str, Requirement]:
-        """The keys with their requirements."""
+        """Return the keys with their requirements."""
         return self._by_key.items()
 
     def values(self) -> ValuesView[Requirement]:
-        """The requirements."""
+        """Return the requirements."""
         return self._by_key.values()
 
     @property
@@ -217,18 +217,18 @@ class Requirements(Mapping[str, Requirement]):
         return isinstance(other, Requirements) and self._by_key == other._by_key
 
     def intersection(self, other: Requirements) -> Requirements:
-        """Both sets' requirements."""
+        """Return both sets' requirements."""
         return Requirements((*self.values(), *other.values()))
 
     def conflicts(self, other: Requirements) -> tuple[str, ...]:
-        """Keys in both sets on which no value (nor absence) satisfies both."""
+        """Return keys in both sets on which no value (nor absence) satisfies both."""
         small, large = (self, other) if len(self) <= len(other) else (other, self)
         return tuple(
             key for key in small if key in large._by_key and not small[key].intersection(large[key]).satisfiable
         )
 
     def accept(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with exactly these labels satisfies all, by kube-scheduler's rule."""
+        """Return whether a node with exactly these labels satisfies all, by kube-scheduler's rule."""
         return all(requirement.accepts(labels.get(key)) for key, requirement in self._by_key.items())
 
     def __str__(self) -> str:

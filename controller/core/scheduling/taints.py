@@ -18,7 +18,7 @@ TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this toleration covers the taint (k8s.io/api core/v1 ToleratesTaint)."""
+    """Return whether this toleration covers the taint (k8s.io/api core/v1 ToleratesTaint)."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -31,7 +31,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def untolerated(
     taints: Iterable[Taint], tolerations: tuple[Toleration, ...], *, preferences: bool = False
 ) -> Taint | None:
-    """The first taint that no toleration covers, or None. `preferences`: PreferNoSchedule counts too."""
+    """Return the first taint that no toleration covers, or None. `preferences`: PreferNoSchedule counts too."""
     for taint in taints:
         if taint.effect not in BLOCKING and not (preferences and taint.effect == "PreferNoSchedule"):
             continue

@@ -1,10 +1,9 @@
-"""Pods with claims of devices (DRA), as pods that request an extended resource: only so do plans know devices.
+"""Turn pods with claims of devices (DRA) into pods that request an extended resource, the only form that plans know.
 
-Which extended resource the devices of a DeviceClass stand for is a setting; what cannot be counted by it is refused
-with the reason. Devices count once for each claim, however many pods share it: with its *bearer*, a pod that has the
-claim, or on the node where the claim is allocated while no pod with it is bound there. A pod that waits goes where its
-claim is allocated. The other pods of a claim go where its bearer does: it is given a label, and they a required
-affinity to it.
+The extended resource of a DeviceClass is a setting; what cannot be counted by it is refused with the reason. Devices
+count once for each claim, even if pods share it: with its *bearer*, a pod that has the claim, or on the node where the
+claim is allocated while no pod with it is bound there. A pending pod goes where its claim is allocated. The other pods
+of a claim go where its bearer does: it gets a label, and they a required affinity to it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SHARED_LABEL: Final = "claim.resource.k8s.io/"
 
 
 class _RefusedError(Exception):
-    """A claim whose devices cannot be planned for; the message says why, and what to do."""
+    """A claim whose devices cannot be planned for; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class _Resolver:
         self._specs: dict[tuple[int, _Effect], PodSpec] = {}
 
     def held(self) -> Mapping[str, Resources]:
-        """By node, devices of allocated claims without a bound pod."""
+        """Return, by node, devices of allocated claims without a bound pod."""
         held: dict[str, Counter[str]] = {}
         for key, claim in self._claims.items():
             node = claim.allocation.node_name if claim.allocation is not None else ""
@@ -117,7 +116,7 @@ class _Resolver:
         return FrozenMap({node: FrozenMap(amounts) for node, amounts in held.items() if amounts})
 
     def resolved(self, pod: Pod) -> Pod:
-        """The pod as plans see it."""
+        """Return the pod with its claims as requests."""
         if pod.terminal:
             return pod
         effect = self._effect(pod)
@@ -160,7 +159,7 @@ class _Resolver:
         return _Effect(tuple(sorted(added.items())), tuple(refusals), tuple(nodes), tuple(borne), tuple(followed))
 
     def _spec_of(self, pod: Pod, reference: PodClaim, claim: ResourceClaim | None) -> tuple[ClaimSpec, str]:
-        """What the claim asks for, and the object that says so: of a bound pod, for the claim after its removal."""
+        """Return what the claim asks for, and by which object; for a bound pod, what its next claim will ask for."""
         template = self._templates.get((pod.namespace, reference.template_name))
         if claim is not None and (template is None or not pod.node_name):
             return claim.spec, f"ResourceClaim {claim.namespace}/{claim.name}"
@@ -211,12 +210,12 @@ class _Resolver:
 
 
 def _bearing(pod: Pod) -> tuple[bool, bool, PodKey]:
-    """Order of the pods of a claim: bound ones, then those that plans are made for."""
+    """Sort the pods of a claim: bound ones first, then those that kube-scheduler has marked."""
     return (not pod.node_name, not pod.unschedulable, pod.key)
 
 
 def _claim_name(pod: Pod, reference: PodClaim) -> str:
-    """The claim's name; empty while none was made of the template."""
+    """Return the claim's name; empty while none was made of the template."""
     return reference.claim_name or pod.claim_names.get(reference.name, "")
 
 
@@ -241,7 +240,7 @@ def _changed(spec: PodSpec, effect: _Effect) -> PodSpec:
 
 
 def _both(some: Iterable[NodeSelectorTerm], others: Iterable[NodeSelectorTerm]) -> Iterator[NodeSelectorTerm]:
-    """Terms that match where one of `some` and one of `others` do."""
+    """Yield terms that match where one of `some` and one of `others` do."""
     for a, b in product(some, others):
         if (a.match_expressions or a.match_fields) and (b.match_expressions or b.match_fields):
             expressions = (*a.match_expressions, *b.match_expressions)

@@ -36,7 +36,7 @@ INITIALIZATION_SECONDS: Final = 900.0
 
 
 class Cluster:
-    """Stores by kind, the index of pods by node, and what we know of nodes beyond their objects."""
+    """Stores by kind, the index of pods by node, and facts about nodes that are not in their objects."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Cluster:
         self._watched = frozenset(kinds)
         self._pods_by_node: dict[str, dict[PodKey, Pod]] = {}
         self._unbound: dict[PodKey, Pod] = {}
-        """Pods without a node, by key: few, where a scan of all pods is dear."""
+        """Pods without a node, by key, so that snapshots need no scan of all pods."""
         self._nominations = Nominations()
         self._marked: set[str] = set()
         self._startup_taints: dict[str, tuple[Taint, ...]] = {}
@@ -76,11 +76,11 @@ class Cluster:
         self._state_nodes: dict[str, StateNode] = {}
         self._initialization_seconds = initialization_seconds
         self._room_ends: dict[str, float] = {}
-        """When nodes stop to count as room, by name, Unix seconds; those that have not yet."""
+        """When nodes stop counting as room, by name, Unix seconds; only times to come."""
         self._known_since: dict[str, float] = {}
-        """When each node was seen first (as `expire` tells the time), by name."""
+        """When each node was first seen, by name; the time is that of the last `expire`."""
         self._now = 0.0
-        """The last time that `expire` was told."""
+        """The time of the last `expire`, Unix seconds."""
         self._touched: set[str] = set()
         self._published = Snapshot()
         self._changed = self._loud = False
@@ -100,7 +100,7 @@ class Cluster:
         return all(self._stores[kind].synced for kind in self._watched)
 
     def unsynced(self) -> tuple[str, ...]:
-        """The watched kinds that were not listed yet, sorted."""
+        """Return the watched kinds that were not listed yet, sorted."""
         return tuple(sorted(kind for kind in self._watched if not self._stores[kind].synced))
 
     def apply(self, change: Change) -> tuple[InvalidObject, ...]:
@@ -121,7 +121,7 @@ class Cluster:
         return tuple(refused)
 
     def nominate(self, node_name: str, until: float, pods: Iterable[Pod] = ()) -> None:
-        """Pods are expected on this node until then (Unix seconds); a later time extends an earlier one.
+        """Note that pods are expected on this node until then (Unix seconds); a later time extends an earlier one.
 
         With `pods`, the nomination ends as soon as none of the pods of any nomination waits.
         """
@@ -131,7 +131,7 @@ class Cluster:
         self._touch_all(self._nominations.nominate(node_name, until, waiting if named else None))
 
     def expire(self, now: float) -> None:
-        """End what expired by `now` (Unix seconds): nominations, and the room of nodes that are not well."""
+        """End what expired by `now` (Unix seconds): nominations, and the room of unhealthy nodes."""
         self._now = now
         self._touch_all(self._nominations.expire(now))
         self._touch_all([name for name, at in self._room_ends.items() if at <= now])
@@ -144,16 +144,16 @@ class Cluster:
                 self._touch(name)
 
     def unmark(self, names: Iterable[str]) -> None:
-        """Take the marks of these nodes off again."""
+        """Remove the marks of these nodes."""
         for name in names:
             if name in self._marked:
                 self._marked.remove(name)
                 self._touch(name)
 
     def set_instance_types(self, provisioner: str, instance_types: Mapping[str, InstanceType]) -> None:
-        """The types, by name, that stand in for what the Provisioner's uninitialized nodes have not reported.
+        """Set the types, by name, that replace what the Provisioner's uninitialized nodes have not reported yet.
 
-        One that is not sold any more stays known: nodes of it may still start, and are not without room for it.
+        A type that is not sold any more stays known: nodes of it may still start.
         """
         known = self._instance_types.get(provisioner, EMPTY)
         types = {**known, **instance_types}
@@ -163,7 +163,7 @@ class Cluster:
         self._touch_nodes_of(provisioner)
 
     def snapshot(self) -> Snapshot:
-        """The immutable view of now; the same object as before when nothing at all changed."""
+        """Return an immutable snapshot of the present state; the same object as before if nothing changed."""
         if not self._changed:
             return self._published
         if self._devices_changed:
@@ -345,5 +345,5 @@ class Cluster:
 
 
 def _bound_to(pod: Pod | None) -> str:
-    """The node whose resources the pod holds, or empty."""
+    """Return the node whose resources the pod holds, or empty."""
     return "" if pod is None or pod.terminal else pod.node_name

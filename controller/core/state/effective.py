@@ -27,10 +27,10 @@ controller removes it within seconds. Karpenter v0.27 launched a second node mea
 
 
 def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:
-    """The taints that plans go by, in the node's order: not those that pass, nor the one that we set for
-    kube-scheduler.
+    """Return the taints that plans obey, in the node's order.
 
-    Startup taints are matched by key and effect, as initialization matches them.
+    Left out are temporary taints, and the one that the controller sets for kube-scheduler alone. Startup taints are
+    matched by key and effect, as at initialization.
     """
     passing = {(ON_DEMAND_TAINT.key, ON_DEMAND_TAINT.effect)}
     if not initialized:
@@ -48,7 +48,7 @@ def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized:
 
 
 def with_devices(node: Node, devices: Resources, instance_type: InstanceType | None) -> Node:
-    """The node, with the devices that its drivers publish (DRA) beside what its device plugins report.
+    """Add the devices that a node's drivers publish (DRA) to what its device plugins report.
 
     A driver may publish more than can be used at once (parts of a device), so the instance type's number is the most.
     """
@@ -61,13 +61,13 @@ def with_devices(node: Node, devices: Resources, instance_type: InstanceType | N
 
 
 def without(own: Resources, taken: Resources) -> Resources:
-    """`own` less what is taken, at least 0."""
+    """Subtract `taken` from `own`; no amount becomes negative."""
     if not taken:
         return own
     return FrozenMap({name: max(0, amount - taken.get(name, 0)) for name, amount in own.items()})
 
 
 def filled(own: Resources, of_type: Resources) -> Resources:
-    """`own`, with entries that are missing or zero taken from the instance type."""
+    """Fill entries of `own` that are missing or zero from the instance type."""
     gaps = {name: amount for name, amount in of_type.items() if amount and not own.get(name)}
     return FrozenMap({**own, **gaps}) if gaps else own

@@ -2,7 +2,7 @@
 
 A kubelet under disk pressure evicts pods (Kubernetes, "Node-pressure eviction"); their owner creates new ones, which
 fill the same disk. A single eviction is no loop. When a pod that did not exist at the first eviction is evicted too, it
-is one, and the nodes tried so far are known to be too small, whatever the pod requests.
+is one, and the nodes tried so far are known to be too small, independent of what the pod requests.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ class Nominations:
         """uids of pods that wait, by key."""
 
     def until(self, node_name: str) -> float:
-        """When the node's nomination ends at the latest; 0.0 without one."""
+        """Return when the node's nomination ends at the latest; 0.0 without one."""
         return self._until.get(node_name, 0.0)
 
     def nominate(self, node_name: str, until: float, waiting: Iterable[Pod] | None) -> tuple[str, ...]:
-        """`waiting`: those of its pods that still wait; None: it is nominated for no pods in particular."""
+        """Nominate a node. waiting: those of its pods that still wait; None: for no pods in particular."""
         if waiting is None:
             self._by_time.add(node_name)
         else:

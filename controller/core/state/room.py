@@ -1,8 +1,8 @@
-"""When a node stops to count as room for pods: it is not Ready for too long, or does not initialize in time.
+"""Decide when a node stops counting as room for pods: it is not Ready for too long, or not initialized in time.
 
-kube-scheduler binds nothing to such a node, so a plan that puts pods there leaves them pending for ever. Short absences
-(a restarted kubelet, a reboot) launch nothing. Absent data says nothing: a node without a Ready condition, or without
-the time of its transition, counts as before.
+kube-scheduler binds no pod to such a node, so pods that a plan puts there would stay pending. Short absences (a
+restarted kubelet, a reboot) launch nothing. Missing data changes nothing: a node without a Ready condition, or without
+the time of its transition, still counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_READY_GRACE_SECONDS: Final = 120.0
 """Shorter than the 300 s after which Kubernetes evicts the pods of a node that is not Ready: where they go is planned
 without the node."""
 GRACE_SECONDS: Final = 300.0
-"""A node that joined late, or that a new leader sees for the first time, has at least this long to become Ready."""
+"""Least time to become Ready for a node that joined late, or that a new leader sees for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ NEVER: Final = EndOfRoom()
 
 
 def end_of_room(node: Node, initialization_seconds: float, known_since: float) -> EndOfRoom:
-    """When the node ends to count as room, if it stays as it is. `known_since`: when this process saw it first."""
+    """Return when the node stops counting as room, if it stays as it is. known_since: when it was first seen."""
     if PROVISIONER_NAME in node.labels and node.labels.get(INITIALIZED) != "true":
         at = _initialization_deadline(node, initialization_seconds, known_since)
         return EndOfRoom(at, f"it was not initialized within {int(initialization_seconds)} s")
@@ -46,8 +46,8 @@ def end_of_room(node: Node, initialization_seconds: float, known_since: float) -
 def _initialization_deadline(node: Node, initialization_seconds: float, known_since: float) -> float:
     """By when a node must be initialized, Unix seconds; infinite when it is not known when it was created.
 
-    A node that this process does not know for long has a while, whatever its age: if clocks disagree, each new node
-    would be late at once, and another launched for its pods.
+    A node that this process has known only for a short time gets GRACE_SECONDS, independent of its age: if clocks
+    differ, each new node would be late at once, and another one launched for its pods.
     """
     if node.created <= 0:
         return math.inf

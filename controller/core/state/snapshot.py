@@ -43,7 +43,7 @@ class StateNode:
     nominated_until: float = 0.0
     marked_for_deletion: bool = False
     no_room: str = ""
-    """Why no pods are planned onto the node although it stays: it is not well (see room.py). Empty: it takes pods."""
+    """Why no pods are planned onto the node although it stays (see room.py); empty: it takes pods."""
 
     @property
     def name(self) -> str:
@@ -123,7 +123,7 @@ class Snapshot:
         return tuple(pod for pod in self.pods.values() if not pod.node_name and not pod.terminal)
 
     def nodes_of(self, provisioner_name: str, without: Collection[str] = ()) -> list[StateNode]:
-        """The Provisioner's nodes that are not leaving, without those whose name is in `without`."""
+        """Return the Provisioner's nodes that are not leaving, without those whose name is in `without`."""
         return [
             node
             for node in self.nodes.values()

@@ -1,4 +1,4 @@
-"""The parsed objects of one kind, kept current whatever the order of events.
+"""The parsed objects of one kind, kept current in whatever order events arrive.
 
 The rules follow from Kubernetes' guarantees. A uid is never reused, so an object whose uid was deleted is not
 resurrected by a late event. Resource versions of one kind grow, and since v1.35 may be compared as integers
@@ -27,7 +27,7 @@ _MAX_TOMBSTONES = 20_000
 """Deleted uids remembered; no event arrives later than this many deletions of its kind."""
 
 MALFORMED = (NodelessError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-"""What a parser raises on a document that is not what its kind says."""
+"""What a parser raises on a document that is not of its kind."""
 
 
 @dataclass(slots=True)
@@ -71,15 +71,15 @@ class Store(Generic[K, V]):
         self._unsorted = False
 
     def get(self, key: K) -> V | None:
-        """The value, or None."""
+        """Return the value, or None."""
         return self._values.get(key)
 
     def values(self) -> Mapping[K, V]:
-        """The live values, in no particular order; not to be kept."""
+        """Return the live values, in no particular order; not to be kept."""
         return self._values
 
     def frozen(self) -> FrozenMap[K, V]:
-        """An immutable map sorted by key; the same one as before when nothing changed."""
+        """Return an immutable map sorted by key; the same one as before when nothing changed."""
         if self._dirty:
             if self._unsorted:
                 values = self._values
@@ -205,7 +205,7 @@ class Store(Generic[K, V]):
 
 
 def _older(version: str, than: str) -> bool:
-    """Whether a resource version is certainly older than another; False where they cannot be compared."""
+    """Return whether a resource version is older than another; False if they cannot be compared."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 

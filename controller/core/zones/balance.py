@@ -1,4 +1,4 @@
-"""How even the zones of one Provisioner's nodes are: which planned nodes go to another zone, and for how much more."""
+"""Zone balance: which planned nodes of a Provisioner go to another zone, and how much more that may cost."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SCOPES: Final = {"cluster": True, "provisioner": False}
 class ZoneBalance:
     """A soft aim: of a Provisioner's allocatable CPU no zone has more than `max_share` (1: no aim).
 
-    A node may cost up to the share `premium` more for it. The aim holds from `from_nodes` nodes on: fewer stay as cheap
-    as they can be. `cluster`: shares are of the CPU of all nodes of the cluster. `move_seconds`: where the aim is
-    missed for so long, one node that stands is moved, and after as long again the next; 0: none is.
+    A node may cost up to the share `premium` more for it. The aim holds from `from_nodes` nodes on; fewer are chosen by
+    cost alone. `cluster`: shares are of the CPU of all nodes of the cluster. `move_seconds`: while the aim is missed,
+    one existing node is moved each time this has passed; 0: none is.
     """
 
     max_share: float = 1.0
@@ -40,7 +40,7 @@ class ZoneBalance:
     move_seconds: float = 0.0
 
     def of(self, annotations: Mapping[str, str]) -> ZoneBalance:
-        """The aim of a Provisioner with these annotations; one that cannot be read counts as missing."""
+        """Return the aim of a Provisioner with these annotations; one that cannot be read counts as missing."""
         return ZoneBalance(
             _or(read_share(annotations.get(SHARE_ANNOTATION, "")), self.max_share),
             _or(read_premium(annotations.get(PREMIUM_ANNOTATION, "")), self.premium),
@@ -50,21 +50,21 @@ class ZoneBalance:
         )
 
     def crowded(self, load: Load) -> str:
-        """The fullest zone, where it has more than its share; "" where it has not, or there are too few nodes."""
+        """Return the fullest zone if it has more than its share; "" otherwise, or if there are too few nodes."""
         missed = load.nodes >= self.from_nodes and load.share > self.max_share + ROUNDING
         return fullest(load.cpu) if missed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """CPU by zone, in millicores, and of how many nodes it is. Nodes without a zone do not count."""
+    """CPU by zone, in millicores, and the number of nodes. Nodes without a zone do not count."""
 
     cpu: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     nodes: int = 0
 
     @classmethod
     def of(cls, nodes: Iterable[tuple[str, int]]) -> Load:
-        """Of nodes, each as zone and millicores."""
+        """Sum up nodes, each given as zone and millicores."""
         cpu: Counter[str] = Counter()
         count = 0
         for zone, own in nodes:
@@ -74,7 +74,7 @@ class Load:
         return cls(dict(cpu), count)
 
     def plus(self, more: Load) -> Load:
-        """Of both."""
+        """Add two loads."""
         return Load(dict(Counter(self.cpu) + Counter(more.cpu)), self.nodes + more.nodes)
 
     @property
@@ -85,29 +85,29 @@ class Load:
 
 
 def fullest(cpu: Mapping[str, int]) -> str:
-    """The zone with most CPU, of equals the first by name; "" without zones."""
+    """Return the zone with most CPU, of equals the first by name; "" without zones."""
     return max(sorted(cpu), key=cpu.__getitem__, default="")
 
 
 def read_share(text: str) -> float | None:
-    """The `max_share` that an annotation names, above 0 and up to 1; None: it names none."""
+    """Return the `max_share` that an annotation names, above 0 and up to 1; None: it names none."""
     value = _number(text)
     return value if value is not None and 0 < value <= 1 else None
 
 
 def read_premium(text: str) -> float | None:
-    """The `premium` that an annotation names, 0 or more; None: it names none."""
+    """Return the `premium` that an annotation names, 0 or more; None: it names none."""
     value = _number(text)
     return value if value is not None and value >= 0 else None
 
 
 def read_scope(text: str) -> bool | None:
-    """Whether an annotation names the whole cluster; None: it names no scope."""
+    """Return whether an annotation names the whole cluster; None: it names no scope."""
     return _SCOPES.get(text)
 
 
 def read_interval(text: str) -> float | None:
-    """The `move_seconds` that an annotation names, 0 or more; None: it names none."""
+    """Return the `move_seconds` that an annotation names, 0 or more; None: it names none."""
     try:
         seconds = duration_seconds(text)
     except ValueError:
@@ -129,7 +129,7 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """A zone that a planned node may stand in: its CPU there, in millicores, and what it costs more, in $/hour."""
+    """A zone that a planned node may be in: its CPU there, in millicores, and what it costs more, in $/hour."""
 
     cpu: int
     extra: float
@@ -137,7 +137,7 @@ class ZoneChoice:
 
 @dataclass(frozen=True, slots=True)
 class PlannedZones:
-    """`count` equal planned nodes in `zone`, and the other zones that they may stand in."""
+    """`count` equal planned nodes in `zone`, and the other zones that they may be in."""
 
     zone: str
     cpu: int
@@ -155,10 +155,10 @@ class Move:
 
 
 def moves(standing: Mapping[str, int], groups: Sequence[PlannedZones], aim: ZoneBalance) -> tuple[Move, ...]:
-    """The moves by which no zone has more than its share, the cheapest per CPU first; as far as there are such moves.
+    """Move nodes until no zone has more than its share, as far as possible, by the cheapest move per CPU.
 
-    The fullest zone comes first; where none of its nodes can move, since they stand or ask for it, the next one.
-    standing: CPU of the nodes that there are, in millicores by zone.
+    The fullest zone comes first; if none of its nodes can move (they exist, or require the zone), the next one.
+    standing: CPU of the existing nodes, in millicores by zone.
     """
     load = dict(standing)
     left = [group.count for group in groups]
@@ -180,7 +180,7 @@ def moves(standing: Mapping[str, int], groups: Sequence[PlannedZones], aim: Zone
 def _next(
     load: Mapping[str, int], groups: Sequence[PlannedZones], left: Sequence[int], share: float
 ) -> tuple[int, str] | None:
-    """The group and zone of the cheapest move out of the fullest zone from which there is one."""
+    """Return the group and zone of the cheapest move out of the fullest zone from which there is one."""
     most = share * sum(load.values()) + ROUNDING
     crowded = sorted((zone for zone in load if load[zone] > most), key=lambda zone: (-load[zone], zone))
     moves_out = (_cheapest(zone, load, groups, left, share) for zone in crowded)
@@ -190,7 +190,7 @@ def _next(
 def _cheapest(
     full: str, load: Mapping[str, int], groups: Sequence[PlannedZones], left: Sequence[int], share: float
 ) -> tuple[int, str] | None:
-    """The group and zone of the cheapest move out of zone `full` that leaves the other zone within its share.
+    """Return the group and zone of the cheapest move out of zone `full` that leaves the other zone within its share.
 
     Where there is none, since zones are missing, the other zone may come up to what is left in `full`.
     """

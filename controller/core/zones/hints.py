@@ -23,8 +23,7 @@ NO_NODE_INFO = "Insufficient Node information: allocatable CPU or zone not speci
 FEW_ENDPOINTS = "Insufficient number of endpoints"
 OVERLOADED = "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
 NO_ENDPOINT_ZONE = "One or more endpoints do not have a zone specified"
-"""kube-controller-manager's own words, which its events on the Service carry. With nodes in one zone alone it says
-NO_NODE_INFO, too."""
+"""Messages of kube-controller-manager's events on the Service. With nodes in one zone alone it is NO_NODE_INFO too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,14 @@ class ZoneCPU:
         return {zone: own / total for zone, own in sorted(self.cpu.items())}
 
     def plus(self, more: Iterable[tuple[str, int]]) -> ZoneCPU:
-        """With further nodes: (zone, millicores) of each."""
+        """Add nodes: (zone, millicores) of each."""
         cpu = Counter(self.cpu)
         for zone, own in more:
             cpu[zone] += own
         return ZoneCPU(dict(cpu), self.incomplete)
 
     def evened(self) -> ZoneCPU:
-        """The same zones with equal shares."""
+        """Return the same zones with equal shares."""
         return ZoneCPU(dict.fromkeys(self.cpu, 1), self.incomplete)
 
 
@@ -66,10 +65,10 @@ class Loan:
 
 @dataclass(frozen=True, slots=True)
 class HintOutcome:
-    """What kube-controller-manager makes of a Service's endpoints.
+    """The hints that kube-controller-manager sets for a Service's endpoints.
 
-    `reason` is empty where hints are set, else its own words. `minimum`: the least endpoints of each zone. Loans are
-    grouped by zones; where several zones lend and borrow, which lends to which is up to the order of its maps.
+    `reason`: its own message if it sets none; empty if it sets hints. `minimum`: the least endpoints of each zone.
+    Loans are grouped by zones; if several zones lend and borrow, the pairs depend on the order of its maps.
     """
 
     reason: str = ""
@@ -88,7 +87,7 @@ class HintOutcome:
 
 
 def zone_cpu(nodes: Iterable[Node]) -> ZoneCPU:
-    """The CPU of the nodes' zones: every Ready node counts, Fargate's and cordoned ones too."""
+    """Return the CPU of the nodes' zones: every Ready node counts, Fargate's and cordoned ones too."""
     cpu: Counter[str] = Counter()
     for node in nodes:
         if not node.ready or any(label in node.labels for label in EXCLUDED_LABELS):
@@ -132,7 +131,7 @@ def _minimum(share: float, total: int) -> int:
 
 
 def _loans(desired: Mapping[str, float], endpoints: Mapping[str, int]) -> tuple[Loan, ...]:
-    """Whole endpoints from the zone with the largest surplus to that with the largest lack, until less than one is due.
+    """Lend whole endpoints from the zone with the largest surplus to that with the largest lack, while one is due.
 
     Endpoints of a zone without nodes that count are not lent: they keep the hint for their own zone.
     """
@@ -151,7 +150,7 @@ def _loans(desired: Mapping[str, float], endpoints: Mapping[str, int]) -> tuple[
 
 
 def enough_endpoints(zones: ZoneCPU, at_least: int) -> int | None:
-    """The least number of endpoints, `at_least` or more, with which hints are set; None where no number helps.
+    """Return the least number of endpoints, `at_least` or more, with which hints are set; None where no number helps.
 
     From six a zone on every number is enough: each zone's minimum is less than its share of n/1.2, plus one.
     """
@@ -162,7 +161,7 @@ def enough_endpoints(zones: ZoneCPU, at_least: int) -> int | None:
 
 
 def even(total: int, zones: Iterable[str]) -> dict[str, int]:
-    """`total` endpoints spread as a zone spread with maxSkew 1 would, the remainder to the first zones by name."""
+    """Spread `total` endpoints as a zone spread with maxSkew 1 does, the remainder to the first zones by name."""
     names = sorted(zones)
     each, rest = divmod(total, len(names))
     return {zone: each + (index < rest) for index, zone in enumerate(names)}

@@ -1,4 +1,4 @@
-"""What the VPC CNI is told: prefixes, and the subnets that pods take addresses of (custom networking, ENIConfig).
+"""Settings of the VPC CNI: prefixes, and the subnets that pods take addresses of (custom networking, ENIConfig).
 
 With custom networking a node's first interface is in the node's subnet and has no pods; its others are in the subnet of
 the ENIConfig that a label of the node names, by zone as a rule. Source: amazon-vpc-cni-k8s, README ("CNI configuration
@@ -38,14 +38,14 @@ class PodNetwork:
 
 def pod_network(daemon_sets: Iterable[Document], eni_configs: Iterable[Document]) -> PodNetwork:
     """Read the VPC CNI's DaemonSet, if it is among these, and its ENIConfigs."""
-    found = [each for each in daemon_sets if text(mapping(each.get("metadata")).get("name")) == DAEMON_SET]
-    if not found:
+    cni = [each for each in daemon_sets if text(mapping(each.get("metadata")).get("name")) == DAEMON_SET]
+    if not cni:
         return PodNetwork()
-    told = _environment(found[0])
-    prefixes = told.get("ENABLE_PREFIX_DELEGATION", "").lower() == "true"
-    if told.get("AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", "").lower() != "true":
+    variables = _environment(cni[0])
+    prefixes = variables.get("ENABLE_PREFIX_DELEGATION", "").lower() == "true"
+    if variables.get("AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG", "").lower() != "true":
         return PodNetwork(known=True, prefixes=prefixes)
-    label = told.get("ENI_CONFIG_LABEL_DEF") or DEFAULT_LABEL
+    label = variables.get("ENI_CONFIG_LABEL_DEF") or DEFAULT_LABEL
     if label not in ZONE_LABELS:
         problem = f"the node label {label} names the ENIConfig, not the zone ({ZONE})"
         return PodNetwork(known=True, prefixes=prefixes, custom=True, problem=problem)

@@ -1,4 +1,4 @@
-"""Say whether a Service's traffic stays in its zones, why not, and what would help."""
+"""Judge whether a Service's traffic stays in its zones, with the reason and remedies if it does not."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def _no_loans(zones: ZoneCPU, endpoints: Mapping[str, int]) -> Iterator[str]:
 
 
 def _shared_evenly(zones: ZoneCPU, total: int) -> int:
-    """The least number from `total` on, up to twelve more a zone, for which a spread lends least."""
+    """Return the least number from `total` on, up to twelve more a zone, for which a spread lends least."""
     numbers = range(total, total + 12 * len(zones.shares))
     spread = {number: hints(zones, even(number, zones.shares)) for number in numbers}
     return min((n for n in numbers if spread[n].hinted), key=lambda n: (spread[n].lent, n))
 
 
 def zones_in_words(counts: Mapping[str, int]) -> str:
-    """`us-east-1a 4, us-east-1b 3`; "none" without any."""
+    """Format counts by zone: `us-east-1a 4, us-east-1b 3`; "none" for no zones."""
     return ", ".join(f"{zone or 'no zone'} {number}" for zone, number in counts.items()) or "none"

@@ -74,7 +74,7 @@ def parse_service(document: Document) -> Service:
 
 
 def _routing(annotations: Document, spec: Document) -> tuple[Routing, str]:
-    """The annotation wins over `spec.trafficDistribution`, as in kube-controller-manager."""
+    """Return the routing and its setting; the annotation wins over `spec.trafficDistribution`, as in Kubernetes."""
     if spec.get("type") == "ExternalName":
         return Routing.NOT_PROXIED, "spec.type ExternalName"
     if spec.get("clusterIP") == "None":
@@ -88,14 +88,14 @@ def _routing(annotations: Document, spec: Document) -> tuple[Routing, str]:
 
 
 def selects(service: Service, pod: Pod) -> bool:
-    """Whether the pod is an endpoint of the Service once it is Ready."""
+    """Return whether the pod is an endpoint of the Service once it is Ready."""
     if not service.selector or pod.namespace != service.namespace or pod.terminal or pod.terminating:
         return False
     return all(pod.labels.get(key) == value for key, value in service.selector.items())
 
 
 def endpoint_zones(service: Service, placed: Iterable[tuple[Pod, str]]) -> dict[str, int]:
-    """Endpoints by zone of pods with the zone of their node each."""
+    """Count endpoints by zone, of pods that are given with the zone of their node."""
     return dict(sorted(Counter(zone for pod, zone in placed if selects(service, pod)).items()))
 
 

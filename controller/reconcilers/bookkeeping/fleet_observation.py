@@ -30,7 +30,7 @@ SHARE_OF_TIME = 0.01
 
 
 class ObservationReconciler:
-    """Look for pods that became ready in every pass, and measure the rest when it is due."""
+    """Observe pods that became ready in every pass, and measure the rest when it is due."""
 
     name = "observation"
 

@@ -1,4 +1,4 @@
-"""Publish the list prices that plans are made with in a ConfigMap, so that the command line reckons with the same."""
+"""Publish the list prices of plans in a ConfigMap, so that the command line uses the same prices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from controller.reconcilers.context import ReconcilerContext
 CONFIG_MAP: Final = "karpenter-prices"
 KEY: Final = "prices.json.gz"
 PAUSE_SECONDS = 900.0
-"""Between two writes at least: of some pool the spot price always changes."""
+"""Between two writes at least: some spot price always changes."""
 FIRST_SECONDS = 10.0
-"""Between two looks until the prices are known."""
+"""Between two reads until the prices are known."""
 
 
 class PricesReconciler:

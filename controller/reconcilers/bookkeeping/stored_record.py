@@ -21,7 +21,7 @@ RECORD_VERSION: Final = "karpenter.sh/record-version"
 
 
 class StoredRecord:
-    """One ConfigMap. That of a later version is neither read nor overwritten: its controller may come back."""
+    """One ConfigMap. One of a later version is neither read nor overwritten: that controller may be deployed again."""
 
     def __init__(self, context: ReconcilerContext, name: str) -> None:
         self._kube, self._namespace, self._recorder = context.kube, context.namespace, context.recorder
@@ -30,7 +30,7 @@ class StoredRecord:
         self._log = structlog.get_logger("records")
 
     def read(self) -> Mapping[str, Any]:
-        """The ConfigMap's document; empty when there is none of this version. Raises KubeError."""
+        """Return the ConfigMap's document; empty when there is none of this version. Raises KubeError."""
         document = read_config_map(self._kube, self._namespace, self._name)
         annotations = (document.get("metadata") or {}).get("annotations") or {}
         version = str(annotations.get(RECORD_VERSION, VERSION))

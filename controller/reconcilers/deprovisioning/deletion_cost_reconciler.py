@@ -25,7 +25,7 @@ MOST_FAILURES = 5
 
 
 class DeletionCostReconciler:
-    """One pass a minute, of MOST_WRITES at most. With the setting off, it takes off what was written."""
+    """One pass a minute, with at most MOST_WRITES. With the setting off, costs that were written are removed."""
 
     name = "deletioncost"
 
@@ -56,7 +56,7 @@ class DeletionCostReconciler:
         order = emptying_order(candidates(snapshot, view.types, now, beside=beside), Gate(snapshot, now))
 
         def known(change: CostChange) -> bool:
-            """False where a mark would go because prices cannot be read at the moment."""
+            """Return False where a cost would be removed only because prices cannot be read at the moment."""
             node = snapshot.nodes.get(change.pod.node_name)
             return change.cost is not None or node is None or node.provisioner_name not in view.problems
 

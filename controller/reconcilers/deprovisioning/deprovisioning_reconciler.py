@@ -27,7 +27,7 @@ from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SEARCH_SECONDS
 
 RESTS = frozenset({CONSOLIDATION, ZONE_MOVE})
-"""Methods that wait while an approved rebalance is under way: they would use room that its later steps need."""
+"""Methods that wait during an approved rebalance: they would use room that its later steps need."""
 MOST_HOLD_SECONDS = 600.0
 """How long consolidation waits in a row for pods that are planned for, and for their nodes."""
 
@@ -114,7 +114,7 @@ class DeprovisioningReconciler:
         return again_seconds
 
     def _proposal(self, method: Method, given: MethodInput) -> Proposal:
-        """What the method proposes; what is not for safety waits for provisioning."""
+        """Ask the method for its proposal; methods that only save money wait for provisioning."""
         if method.name == CONSOLIDATION or (method.name == REBALANCE and under_way(given.snapshot)):
             return self._search(method, given)
         if method.name == ZONE_MOVE and self._hold.holds(given.monotonic):
@@ -122,7 +122,7 @@ class DeprovisioningReconciler:
         return self._ask(method, given)
 
     def _search(self, method: Method, given: MethodInput) -> Proposal:
-        """Ask a method that searches, if provisioning has nothing in hand and the budget allows it."""
+        """Ask a method that searches, if provisioning is idle and the budget allows it."""
         now = given.monotonic
         busy = bool(self._planning.unplanned or self._planning.launching)
         self._hold = self._hold.observe(busy or nodes_on_their_way(given.snapshot, given.now), now)

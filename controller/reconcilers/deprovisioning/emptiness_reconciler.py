@@ -1,4 +1,4 @@
-"""Delete empty nodes in a loop apart, so that they never wait for consolidation or for another command."""
+"""Delete empty nodes in a separate loop, so that they never wait for consolidation or for another command."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ MOST_HOLD_SECONDS = 30.0
 
 
 class EmptinessReconciler:
-    """Idle until the first lists of all watches are in and the leader has planned once: before that it is not known
-    which nodes pods or headroom are expected on."""
+    """Idle until all watches have delivered their first lists and the leader has planned once.
+
+    Before that it is not known which nodes pods or headroom are expected on.
+    """
 
     name = "emptiness"
 

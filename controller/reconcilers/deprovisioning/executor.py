@@ -55,7 +55,7 @@ from controller.runtime.metrics import ACTIONS_PERFORMED, REPLACEMENT_INITIALIZE
 NEVER_LAUNCHED = "a replacement was not launched, or is gone"
 TORN = "its record is incomplete"
 TRIALS = 12
-"""How often a command is judged that is refused, before it is rolled back."""
+"""How often a refused command is judged before it is rolled back."""
 ARRIVAL_SECONDS = 20.0
 """How long replacements are nominated for the evicted pods."""
 CRASHED = frozenset({NEVER_LAUNCHED, TORN})
@@ -136,7 +136,7 @@ class CommandExecutor:
         self._failing = ItemBackoff(self._clock, "deprovisioning")
 
     def held_back(self, method: str, snapshot: Snapshot) -> frozenset[str]:
-        """Names of the nodes in the method's back-off: its last command for their Provisioner failed recently."""
+        """Return names of nodes in the method's back-off: its last command for their Provisioner failed recently."""
         return held_back(snapshot, method, self._clock.now(), self._times.hold_back.delay_seconds)
 
     def remove_stale_annotations(self, snapshot: Snapshot) -> None:
@@ -154,7 +154,7 @@ class CommandExecutor:
         return self._nodes.annotate(annotations)
 
     def simulator(self, snapshot: Snapshot, catalogs: CatalogView) -> Simulator:
-        """A simulator whose snapshot leaves out the nodes of all commands on record."""
+        """Return a simulator whose snapshot leaves out the nodes of all commands on record."""
         going = frozenset(node.name for command in recorded_commands(snapshot) for node in command.carriers)
         options, index = self._settings.current.solve_options(), SnapshotIndex(snapshot, catalogs.tables)
         return Simulator(snapshot, catalogs.types, going, FrozenMap(catalogs.problems), options, index)
@@ -234,7 +234,7 @@ class CommandExecutor:
             self._conclude(seen)
 
     def _resume_launches(self, seen: _Pass) -> None:
-        """Launch what an earlier process recorded and did not launch, if the same is planned again."""
+        """Launch replacements that an earlier process recorded and did not launch, if they are planned again."""
         record = seen.record
         missing = [token for token in record.replacements if token not in seen.command.replacements]
         if not missing or seen.command.torn or self._replacements.began(record.id):
@@ -253,7 +253,7 @@ class CommandExecutor:
             self._replacements.begin(record.id, launches, record.method, text)
 
     def _failure(self, seen: _Pass) -> str:
-        """Why the command must be rolled back; empty when it may continue, or when that is not known yet."""
+        """Return why the command must be rolled back; empty when it may continue, or when that is not known yet."""
         record, replacements = seen.record, seen.command.replacements
         if self._replacements.under_way(record.id):
             seen.progress.known_since = self._clock.monotonic()
@@ -267,14 +267,14 @@ class CommandExecutor:
             return NEVER_LAUNCHED
         if any(node.leaving for node in replacements.values()):
             return "a replacement is being deleted"
-        # A start in the future is no start of ours: somebody edited the record.
+        # A start in the future is not the controller's: a user edited the record.
         late = abs(self._clock.now() - record.started_at) >= self._times.ready_seconds
         if late and not all(node.initialized for node in replacements.values()):
             return f"a replacement was not initialized within {int(self._times.ready_seconds)} s"
         return ""
 
     def _waits(self, command: RecordedCommand) -> bool:
-        """Whether some replacement is not launched, not visible or not initialized yet."""
+        """Return whether some replacement is not launched, not visible or not initialized yet."""
         if self._replacements.under_way(command.record.id):
             return True
         for node in command.replacements.values():
@@ -306,14 +306,14 @@ class CommandExecutor:
             self._roll_back(seen, refusal)
 
     def _outcome(self, seen: _Pass) -> Outcome:
-        """What the removal leads to now: mostly all pods fit on what stands, which the first plan shows."""
+        """Simulate the removal again; usually all pods fit on existing nodes, and the first plan is enough."""
         quick = seen.simulator.within(0.0).simulate(seen.staying)
         return seen.simulator.simulate(seen.staying) if quick.replacements or quick.problem else quick
 
     def _part(self, seen: _Pass) -> tuple[_Pass, Outcome] | None:
-        """The part of a consolidation's set that may go now, where the set may not go as a whole; None: no part.
+        """Return the part of a consolidation's set that may go now, where the set may not go as a whole; None: no part.
 
-        The other nodes keep their record: they are tried on, and given back when they stay refused.
+        The other nodes keep their record: they are tried again, and rolled back if they stay refused.
         """
         if seen.record.method != CONSOLIDATION or len(seen.staying) < 2:
             return None
@@ -331,7 +331,7 @@ class CommandExecutor:
         return replace(seen, only=frozenset(going)), part.outcome
 
     def _held(self, seen: _Pass, candidate: Candidate, gate: Gate) -> str:
-        """Why the node must not be deleted now, whatever becomes of its pods; empty: it may."""
+        """Return why the node must not be deleted now, apart from where its pods go; empty if it may."""
         name, method = seen.record.method, self._methods.get(seen.record.method)
         if method is None or not method.wanted(candidate, seen.snapshot, gate.now):
             return f"{name} does not ask for node {candidate.name} any more"
@@ -345,7 +345,7 @@ class CommandExecutor:
             self._recorder.observe(REPLACEMENT_INITIALIZED, max(0.0, self._clock.now() - seen.record.started_at))
 
     def _refusal(self, seen: _Pass, outcome: Outcome) -> str:
-        """Why the nodes must not be deleted now; empty when they may."""
+        """Return why the nodes must not be deleted now; empty when they may."""
         now = self._clock.now()
         gate = Gate(seen.snapshot, now)
         fresh = candidates(seen.snapshot, seen.catalogs.types, now, seen.staying)
@@ -362,7 +362,7 @@ class CommandExecutor:
         return outcome.problem
 
     def _surges(self, seen: _Pass) -> bool:
-        """Whether single replicas are still starting elsewhere; rolled back when they do not start in time."""
+        """Return whether single replicas are still starting elsewhere; rolled back when they do not start in time."""
         if self._surge is None or seen.command.committed:
             return False
         waiting = self._surge.waits_for(seen.record, seen.staying)

@@ -195,7 +195,7 @@ class NodeWrites:
         self._informers.submit(lambda cluster: cluster.unmark(names))
 
     def _unchanged(self, seen: StateNode, present: Snapshot) -> bool:
-        """Whether it is the same node, not being deleted, without new pods and without a nomination."""
+        """Return whether the node is the same, not being deleted, without new pods and without a nomination."""
         node = present.nodes[seen.name]
         if node.node.uid != seen.node.uid or node.node.deleted_at is not None:
             return False

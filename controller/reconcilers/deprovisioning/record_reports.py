@@ -12,7 +12,7 @@ from controller.runtime.metrics import UNREADABLE_RECORDS
 
 
 class RecordReports:
-    """Remembers what it has reported, as long as the record stands there unchanged."""
+    """Report each record once, as long as it is unchanged."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         self._events, self._recorder = context.events, context.recorder
@@ -21,7 +21,7 @@ class RecordReports:
         self._log = structlog.get_logger("deprovisioning")
 
     def report(self, snapshot: Snapshot) -> None:
-        """Report what was not reported before."""
+        """Report the records that were not reported before."""
         standing = set()
         for state in snapshot.nodes.values():
             node = state.node

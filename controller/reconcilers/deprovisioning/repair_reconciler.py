@@ -1,4 +1,4 @@
-"""Remove unhealthy nodes, and nodes that do not initialize, in a loop apart: they never wait for a consolidation."""
+"""Remove unhealthy nodes, and nodes that do not initialize, in a separate loop: they never wait for a consolidation."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RepairReconciler:
         return max(0.1, min(IDLE_SECONDS, proposal.again_seconds, self._failing.next_try_seconds()))
 
     def _catalog(self, unwell: list[StateNode], snapshot: Snapshot) -> Catalog:
-        """Instance types, where a node is late that is Ready: only they tell which resources it lacks."""
+        """Return instance types, if a late node is Ready: they are needed to know which resources it lacks."""
         late = {node.provisioner_name for node in unwell if node.no_room and not node.initialized and node.node.ready}
         return self._catalogs.view(snapshot, late).types if late else EMPTY
 
@@ -85,7 +85,7 @@ class RepairReconciler:
         self._recorder.replace(UNHEALTHY_NODES, {key: float(count) for key, count in counts.items()})
 
     def _report(self, proposal: Proposal, snapshot: Snapshot) -> None:
-        """Publish what blocks single nodes on them, and an outbreak once on each Provisioner."""
+        """Publish what blocks single nodes on them, and too many unhealthy nodes once on each Provisioner."""
         census = Census(snapshot)
         owners = {candidate.provisioner.name for candidate, _ in proposal.blocked}
         held = {name: refusal for name in sorted(owners) if (refusal := census.refusal(name))}

@@ -42,7 +42,7 @@ class Replacements:
         snapshot: Snapshot,
         own_tokens: Collection[str] = (),
     ) -> tuple[Launch, ...]:
-        """What to launch in place of the `leaving` nodes; `own_tokens` are those of a command on record.
+        """Return what to launch in place of the `leaving` nodes; `own_tokens` are those of a command on record.
 
         Raises ConflictError when one of the replacements may not be launched: a command has all of them or none.
         """
@@ -70,15 +70,15 @@ class Replacements:
         self._launches[command_id] = self._pipeline.begin(launches, partial(self._launched, method, text))
 
     def began(self, command_id: str) -> bool:
-        """Whether this process launched for the command."""
+        """Return whether this process launched for the command."""
         return command_id in self._launches
 
     def under_way(self, command_id: str) -> bool:
-        """Whether a launch for the command has not ended."""
+        """Return whether a launch for the command has not ended."""
         return not all(job.done() for job in self._launches.get(command_id, ()))
 
     def failure(self, command_id: str) -> str:
-        """The error of the first launch that failed; empty when none did."""
+        """Return the error of the first launch that failed; empty when none did."""
         for job in self._launches.get(command_id, ()):
             if job.done() and (error := job.exception()) is not None:
                 return str(error)

@@ -1,7 +1,7 @@
-"""When consolidation may search: after provisioning, and within a share of one core.
+"""Decide when consolidation may search: after provisioning, and within a share of one core.
 
-What it would find while pods wait for their plan or nodes for their pods is outdated when they have arrived, and each
-simulation would plan for the waiting pods as well. Removals for safety (expiration, drift, repair) do not wait.
+A removal decided while pods wait for their plan, or nodes for their pods, is outdated once they have arrived, and each
+simulation would plan for the pending pods as well. Removals for safety (expiration, drift, repair) do not wait.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from controller.core.deprovisioning.records import recorded_commands
 from controller.core.state.snapshot import Snapshot
 
 SHARE_OF_TIME: Final = 0.1
-"""The part of one core that searches may take on the mean."""
+"""The share of one core that searches may take on average."""
 MOST_CREDIT_SECONDS: Final = 5.0
 """Search time that is saved up while nothing is searched."""
 ON_THEIR_WAY_SECONDS: Final = 300.0
-"""A node that is not initialized so long after its creation is not waited for."""
+"""Searches do not wait for a node that is not initialized this long after its creation."""
 
 
 def nodes_on_their_way(snapshot: Snapshot, now: float) -> bool:
-    """Whether a node of ours still starts that pods are expected on; replacements of a command on record aside."""
+    """Return whether a node of a Provisioner still starts, apart from replacements of commands on record."""
     starting = [
         node.name
         for node in snapshot.nodes.values()
@@ -42,17 +42,17 @@ class Hold:
     """Whether something is waited for, and since when; times in monotonic seconds."""
 
     most_seconds: float
-    """It is not waited for longer: in a cluster that always has pods to plan for, searches get their turn."""
+    """The longest wait: in a cluster that always has pods to plan for, searches still get their turn."""
     since: float | None = None
 
     def observe(self, busy: bool, now: float) -> Hold:
-        """The hold after it was seen whether there is something to wait for."""
+        """Return the hold after an observation. busy: there is something to wait for."""
         if busy == (self.since is not None):
             return self
         return Hold(self.most_seconds, now if busy else None)
 
     def holds(self, now: float) -> bool:
-        """Whether to wait still."""
+        """Return whether to wait still."""
         return self.since is not None and now - self.since < self.most_seconds
 
 
@@ -65,10 +65,10 @@ class SearchBudget:
     """When `credit` was computed, monotonic seconds."""
 
     def after(self, now: float, spent: float = 0.0) -> SearchBudget:
-        """The budget at `now`, when a search that took `spent` seconds has ended."""
+        """Return the budget at `now`, when a search that took `spent` seconds has ended."""
         grown = min(MOST_CREDIT_SECONDS, self.credit + SHARE_OF_TIME * max(0.0, now - self.at))
         return SearchBudget(grown - spent, now)
 
     def wait_seconds(self, now: float) -> float:
-        """Until the next search may begin."""
+        """Return the seconds until the next search may begin."""
         return max(0.0, -self.after(now).credit / SHARE_OF_TIME)

@@ -27,7 +27,7 @@ class Surge:
         self._owners: dict[str, str] = {}
         """Name of the Deployment by the uid of its ReplicaSet; empty: the ReplicaSet has none."""
         self._settled: set[tuple[str, str]] = set()
-        """(command id, ReplicaSet uid) of pods that are evicted like any others."""
+        """(command id, ReplicaSet uid) of pods that are evicted without a rollout."""
 
     def waits_for(self, record: Record, nodes: Iterable[StateNode]) -> tuple[str, ...]:
         """Start the rollouts that are due; return the pods that have not started elsewhere yet. Raises KubeError."""

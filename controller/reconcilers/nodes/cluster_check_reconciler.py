@@ -1,4 +1,4 @@
-"""Prove again and again that the process looks at its own cluster; publish an event while it is not proven."""
+"""Prove periodically that the process works on its own cluster; publish an event while it is not proven."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from controller.kube.events import ObjectRef
 from controller.reconcilers.context import ReconcilerContext
 
 PROVEN_SECONDS = 60.0
-"""Between two checks while the cluster is proven: credentials and answers of the cloud may change."""
+"""Between two checks while the cluster is proven: credentials and responses of the cloud may change."""
 DOUBTED_SECONDS = 5.0
 
 

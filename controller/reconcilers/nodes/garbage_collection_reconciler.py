@@ -34,7 +34,7 @@ from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import CONSISTENCY_ERRORS
 
 MOST_SHARE = 0.01
-"""Of the time that listing instances may take: in a large cluster the first passes come less often."""
+"""Share of the time that listing instances may take: in a large cluster the first passes come less often."""
 WORKERS = 10
 """Instances looked up concurrently; the lookups of one moment are one call."""
 
@@ -89,7 +89,7 @@ class GarbageCollectionReconciler:
         if now < self._due_at:
             return self._due_at - now
         if (verdict := self._removals.proof).standing is Standing.DISPROVED or verdict is NOT_YET:
-            return self._next_in(self._times.retry_seconds)  # what it would list may be another cluster's
+            return self._next_in(self._times.retry_seconds)  # the listed instances may be another cluster's
         instances = self._cloud.list()
         listing_seconds = self._clock.monotonic() - now
         plan = plan_collection(snapshot, instances, self._clock.now(), self._times.collection)
@@ -109,20 +109,20 @@ class GarbageCollectionReconciler:
         return self._next_in(min(times.then_seconds, max(early, listing_seconds / MOST_SHARE)))
 
     def _left_alone(self, instances: tuple[CloudInstance, ...]) -> tuple[CloudInstance, ...]:
-        """Those that no launch has in hand, and that have no Node by now: the list of instances may take seconds."""
+        """Return instances of no launch of this process that have no Node by now: listing them may take seconds."""
         orphans = [each for each in instances if not self._launcher.in_hand(each)]
         nodes = self._informers.snapshot().nodes.values() if orphans else ()
         present = {node.node.provider_id for node in nodes}
         return tuple(each for each in orphans if each.provider_id not in present)
 
     def _permitted(self, plan: CollectionPlan, snapshot: Snapshot) -> CollectionPlan:
-        """The plan without removals, unless the cluster is proven by what the cloud answers now."""
+        """Return the plan without removals, unless the cluster is proven by what the cloud answers now."""
         if not (plan.terminate or plan.delete_nodes or plan.unlisted) or self._removals.check(snapshot).proven:
             return plan
         return replace(plan, terminate=(), delete_nodes=(), unlisted=())
 
     def _waits(self, plan: CollectionPlan, now: float) -> bool:
-        """Whether planning must wait: for adoptions, for a limited time each, and for what EC2 may not list yet."""
+        """Return whether planning must wait: for adoptions, a limited time each, and for what EC2 may not list yet."""
         ids = {entry.provider_id for entry in plan.adopt}
         self._adopting = {key: self._adopting.get(key, now) for key in ids}
         open_still = sorted(key for key, since in self._adopting.items() if now - since < self._times.adoption_seconds)
@@ -150,7 +150,7 @@ class GarbageCollectionReconciler:
             self._attempt(removal.provider_id, "Node not deleted", partial(self._delete_node, removal, snapshot))
 
     def _still_without_node(self, removals: tuple[Removal, ...]) -> list[Removal]:
-        """Removals whose Node the API server does not have either: the cache may lag behind."""
+        """Return removals whose Node the API server does not have either: the cache may lag behind."""
         if not removals:
             return []
         present = [parse_node(entry) for entry in self._kube.list(NODES)]

@@ -1,7 +1,7 @@
-"""Drain nodes whose instances AWS announces to interrupt, stop or terminate.
+"""Drain nodes whose instances AWS is about to interrupt, stop or terminate.
 
-A mass interruption brings hundreds of messages at once, and two minutes for each: a pass takes messages until the queue
-is empty, and the nodes that they are about are handled concurrently, those that end first.
+A mass interruption brings hundreds of messages at once, with two minutes for each: a pass takes messages until the
+queue is empty, and handles their nodes concurrently, first those whose instances end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DELETE_MESSAGES = 10
 TAKE_SECONDS = 5.0
 """No more messages are taken after this long: those at hand become visible again 20 s after they were received."""
 PASS_SECONDS = 60.0
-"""A pass ends after the round in which this is over, so that a queue that is never empty does not look like a hang."""
+"""A pass ends after the round in which this has passed, so that a queue that is never empty does not look stuck."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class InterruptionReconciler:
         return done
 
     def _read(self, message: QueueMessage) -> Interruption:
-        """The announcement in a message; nothing is announced by one that cannot be read."""
+        """Parse the announcement in a message; one that cannot be parsed announces nothing."""
         try:
             interruption = parse_message(message.body)
         except ValueError as error:
@@ -129,7 +129,7 @@ class InterruptionReconciler:
         return interruption
 
     def _run(self, task: _Task) -> list[Decision]:
-        """Do what follows for one node; return what was decided, and note on the task whether that failed."""
+        """Handle the announcements about one node; return the decisions, and note on the task if that failed."""
         try:
             for interruption in sorted(task.announced, key=lambda each: each.kind is Kind.REBALANCE):
                 self._act(interruption, task)
@@ -196,6 +196,6 @@ def _tasks(announced: Iterable[tuple[QueueMessage, Interruption]], nodes: Mappin
 
 
 def _by_instance(snapshot: Snapshot) -> dict[str, StateNode]:
-    """Nodes of ours by the last part of their provider id."""
+    """Return nodes of ours by the last part of their provider id."""
     owned = (node for node in snapshot.nodes.values() if node.provisioner_name and node.node.provider_id)
     return {node.node.provider_id.rpartition("/")[2]: node for node in owned}

@@ -26,7 +26,7 @@ class Attachments:
         self._error: KubeError | None = None
 
     def of(self, node_name: str) -> Sequence[Mapping[str, Any]]:
-        """Those of one node. Raises KubeError, to all that ask, when they cannot be listed."""
+        """Return those of one node. Raises KubeError, to every caller, if they cannot be listed."""
         with self._lock:
             if self._by_node is None and self._error is None:
                 self._list()

@@ -201,7 +201,7 @@ class TerminationReconciler:
             self._log.warning(text, node=node.name, pods=pod_names(keys), pod_count=len(keys))
 
     def _waits_for_volumes(self, drained: StateNode, state: _PassState) -> bool:
-        """Whether the instance must stay until its volumes are detached."""
+        """Return whether the instance must stay until its volumes are detached."""
         node = drained.node
         since = self._drained_at.setdefault(node.uid, self._clock.monotonic())
         if not state.snapshot.volumes:
@@ -234,7 +234,7 @@ class TerminationReconciler:
             self._events.publish(ref, "Warning", "FailedDraining", message, (node.name, pod.uid))
 
     def _departed(self, node: Node) -> Departure | None:
-        """Evidence that the instance is gone; asked for every `instance_check_seconds` while the node drains."""
+        """Return evidence that the instance is gone; asked for every `instance_check_seconds` while the node drains."""
         now = self._clock.monotonic()
         if now - self._checked_at.setdefault(node.uid, now) < self._times.instance_check_seconds:
             return None

@@ -1,4 +1,4 @@
-"""Log plans: for which pods each was made, and to which node each pod goes or why it stays pending.
+"""Log plans: the pods of each, and to which node each pod goes or why it stays pending.
 
 A pod's name leads to a node's name, and that to the instance (`Launched instance`), through `Registered node` and
 `Initialized node` to `Pods run`. A pod that several plans contain is named again only when its outcome changes.
@@ -24,7 +24,7 @@ _NUMBER: Final = re.compile(r"\d+")
 
 
 def by_reason(pods: Iterable[UnplacedPod]) -> Mapping[str, list[PodKey]]:
-    """The pods that a plan leaves pending, by reason."""
+    """Return the pods that a plan leaves pending, by reason."""
     pods_by_reason: dict[str, list[PodKey]] = defaultdict(list)
     for each in pods:
         pods_by_reason[each.reason].append(each.pod)
@@ -74,7 +74,7 @@ class PlanLog:
             self._log.info("Pods have room on a node", node=node, pods=pod_names(changed), pod_count=len(changed))
 
     def taken_back(self, pods: Sequence[PodKey]) -> None:
-        """Log planned pods that get no node after all: they do not wait any more once the plan is made."""
+        """Log planned pods that get no node: they stopped waiting while the plan was computed."""
         self._log.info("Launch taken back", pods=pod_names(pods), pod_count=len(pods))
 
     def stay_pending(self, pods: Iterable[PodKey], because: str) -> None:

@@ -73,7 +73,7 @@ class PlanRecord:
         self._ledger.record(decision)
 
     def taken_back(self, pods: Sequence[PodKey], provisioner: str = "") -> None:
-        """Record planned pods that get no node after all: they do not wait any more once the plan is made."""
+        """Record planned pods that get no node: they stopped waiting while the plan was computed."""
         ahead = self.ahead_of(pods)
         if ahead:
             self._ledger.recorder.count(PLANNED_AHEAD, "taken-back", amount=ahead)
@@ -81,7 +81,7 @@ class PlanRecord:
         self.skipped(pods, f"Taken back before the launch: {len(pods)} pods{counted} do not wait any more", provisioner)
 
     def ahead_of(self, pods: Iterable[PodKey]) -> int:
-        """How many of these pods the plan counted ahead."""
+        """Count those of these pods that were planned ahead."""
         return sum(key in self._ahead for key in pods) if self._ahead else 0
 
     def skipped(self, pods: Iterable[PodKey], reason: str, provisioner: str = "") -> None:

@@ -57,16 +57,16 @@ LAUNCH_WORKERS = 300
 REGISTRATION_WORKERS = 30
 """Nodes that are created concurrently."""
 UNDER_WAY_SECONDS = 0.1
-"""Between two passes while launches are under way: one that fails changes nothing that would wake the loop."""
+"""Between two passes during launches: a failed launch changes no object, and so does not wake the loop."""
 BINDING_SECONDS = 5.0
-"""kube-scheduler counts as binding so long after it was seen to, and MOST_BINDING_SECONDS after the plan at most."""
+"""kube-scheduler counts as busy this long after its last binding, and MOST_BINDING_SECONDS after the plan at most."""
 MOST_BINDING_SECONDS = 120.0
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
 STATE_TIMEOUT_SECONDS = 10.0
 OUTDATED_SHARE = 0.1
-"""A plan is made again when more than this share of its pods on new nodes do not wait any more once it is made."""
+"""A plan is computed again if more than this share of its pods on new nodes stopped waiting meanwhile."""
 LAUNCH_WORDS = Words("Launch failed", "Launches work again")
 TRIED_AGAIN = "it is tried again in a while, or when it changes"
 
@@ -81,8 +81,10 @@ class ProvisioningTimes:
 
 
 class ProvisioningReconciler:
-    """Plan when the caches are synced and `adopted` is set. A plan counts on the nodes of launches under way; it is
-    held back only by an instance whose Node could not be created."""
+    """Plan once the caches are synced and `adopted` is set.
+
+    A plan counts on the nodes of launches under way; it waits only for an instance whose Node could not be created.
+    """
 
     name = "provisioning"
 
@@ -155,7 +157,7 @@ class ProvisioningReconciler:
         return 0.0
 
     def _waits(self, snapshot: Snapshot) -> bool:
-        """Whether nothing may be planned now: it may be another cluster, or launches are unsettled."""
+        """Return whether nothing may be planned now: it may be another cluster, or launches are unsettled."""
         proof = self._removals.proof
         wrong = proof.standing is Standing.DISPROVED or proof is NOT_YET
         self._open_waits.note("cluster", f"not the controller's own: {proof.because}" if wrong else "")
@@ -167,20 +169,24 @@ class ProvisioningReconciler:
         return self._settings.current.plan_ahead != "none"
 
     def _triggers(self, snapshot: Snapshot) -> set[str]:
-        """The uids of the pods to plan for. Those of classes without a mark count in an open window, and once they are
-        planned for."""
+        """Return the uids of the pods to plan for.
+
+        Pods of classes that kube-scheduler has not marked count in an open window, and once they are planned for.
+        """
         pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
         if not pods or not self._plans_ahead():
             return pods
-        found, is_open = untried(snapshot), self._window.opened_at is not None
-        pods.update(pod.uid for pod in found.ahead)
-        pods.update(pod.uid for pod in found.others if is_open or pod.uid in self._expected)
+        pending, is_open = untried(snapshot), self._window.opened_at is not None
+        pods.update(pod.uid for pod in pending.ahead)
+        pods.update(pod.uid for pod in pending.others if is_open or pod.uid in self._expected)
         return pods
 
     def _on_their_way(self, snapshot: Snapshot, count: int, now: float) -> set[str]:
-        """The uids of pods that are expected on a node that is being launched or still starts; `count`: pods to plan
-        for. While they become fewer, kube-scheduler is still at work: pods expected on initialized nodes wait for it
-        too, and the nodes stay nominated."""
+        """Return the uids of pods that are expected on a node that is being launched or still starts.
+
+        count: pods to plan for. While they become fewer, kube-scheduler is still binding: pods expected on initialized
+        nodes wait for it too, and the nodes stay nominated.
+        """
         if count < self._count:
             self._bound_at = now
         self._count = count
@@ -197,8 +203,10 @@ class ProvisioningReconciler:
         return {uid for uid, each in self._expected.items() if each.node in names}
 
     def _bound_elsewhere(self, snapshot: Snapshot) -> bool:
-        """Forget the pods that are bound. Whether one was bound to another node than it was planned for: affinity,
-        spread or a volume may now exclude the nodes that others were planned for."""
+        """Forget the pods that are bound; return whether one was bound to another node than planned.
+
+        Then affinity, spread or a volume may exclude the nodes that others were planned for.
+        """
         for uid, each in list(self._expected.items()):
             pod = snapshot.pods.get(each.key)
             if pod is None or pod.uid != uid or pod.node_name:
@@ -313,7 +321,7 @@ class ProvisioningReconciler:
         self._plans.taken_back(pods)
 
     def _posed(self, snapshot: Snapshot, view: CatalogView) -> tuple[SchedulingProblem, frozenset[PodKey]]:
-        """The problem of all pods to plan for, and the keys of those that kube-scheduler has not tried yet."""
+        """Build the problem of all pods to plan for; return it with the keys of those that are planned ahead."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
         pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
         to_come = pods_to_come(staged) if self._plans_ahead() and self._settings.current.plan_ahead_owners else ()
@@ -331,7 +339,7 @@ class ProvisioningReconciler:
         return build(staged, view.types, pods=wanted_now, skipped=skipped), frozenset(pod.key for pod in ahead)
 
     def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
-        """Those of the pods on new nodes that do not wait any more, as the cluster is once the plan is made."""
+        """Return the pods on new nodes that stopped waiting while the plan was computed."""
         pods = [problem.snapshot.pods[key] for node in plan.new_nodes for key in node.pods]
         if not pods:
             return frozenset()
@@ -426,7 +434,7 @@ class ProvisioningReconciler:
     def _skip(self, record: PlanRecord, pods: Sequence[PodKey], reason: str) -> None:
         """Record, log and publish that these pods get no node now.
 
-        Only pods that still wait are told: others run on a node that is leaving, or were bound while the plan was made.
+        Only pods that still wait get the event: others run on a leaving node, or were bound meanwhile.
         """
         record.skipped(pods, reason)
         self._plans.stay_pending(pods, reason)
@@ -441,7 +449,7 @@ def _subject(planned: PlannedNode, lacking: bool) -> tuple[str, str]:
 
 
 def _without(held_back: Collection[PodKey], snapshot: Snapshot) -> Snapshot:
-    """The snapshot without pods that have an instance already, whose Node cannot be created yet."""
+    """Return the snapshot without pods that have an instance already, whose Node cannot be created yet."""
     if not held_back:
         return snapshot
     pods = FrozenMap({key: pod for key, pod in snapshot.pods.items() if key not in held_back or pod.node_name})
@@ -449,7 +457,7 @@ def _without(held_back: Collection[PodKey], snapshot: Snapshot) -> Snapshot:
 
 
 def made_up(key: PodKey) -> bool:
-    """Whether a plan has the pod, and Kubernetes does not."""
+    """Return whether the pod exists in plans only: a unit of headroom, or a pod to come."""
     return is_unit(key) or is_to_come(key)
 
 
@@ -458,7 +466,7 @@ def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
 
 
 def depends_on_pods(pod: Pod) -> bool:
-    """Whether where the pod may run, or others may, depends on where other pods run."""
+    """Return whether the placement of the pod, or of others, depends on where other pods run."""
     spec = pod.spec
     spread = any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread)
     return bool(spread or spec.required_pod_affinity or spec.required_pod_anti_affinity or pod.volumes)

@@ -14,7 +14,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 CHECK_SECONDS = 30.0
-"""Between two checks of the catalogs: what selectors match may change."""
+"""Between two checks of the catalogs: the matches of selectors may change."""
 
 RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEMPLATES)}
 
@@ -96,7 +96,7 @@ class ConditionsReconciler:
 
 
 def _generations(snapshot: Snapshot) -> tuple[object, ...]:
-    """A value that changes with the Provisioners and node templates, but not with their status."""
+    """Return a value that changes with the Provisioners and node templates, but not with their status."""
     return (
         tuple((entry.uid, entry.generation) for entry in snapshot.provisioners.values()),
         tuple((entry.uid, entry.generation, entry.deleted_at) for entry in snapshot.node_templates.values()),

@@ -1,4 +1,4 @@
-"""Write what each Provisioner's nodes are and cost to its status: for limits, and for `kubectl get provisioners`."""
+"""Write resources and cost of each Provisioner's nodes to its status: for limits, and `kubectl get provisioners`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 
 PRICE_SECONDS = 300.0
-"""Between two looks at the prices of the same nodes."""
+"""Between two updates of the price of the same nodes."""
 
 
 class CounterReconciler:
@@ -68,7 +68,7 @@ class CounterReconciler:
         self._informers.learn(PROVISIONERS, written)
 
     def _summary(self, snapshot: Snapshot, provisioner: Provisioner, used: Resources) -> dict[str, Any]:
-        """Nodes, use of limits and $ an hour, for people; None takes a field away."""
+        """Return nodes, use of limits and $ an hour, for people; None removes a field."""
         nodes = snapshot.nodes_of(provisioner.name)
         types = self._catalogs.view(snapshot, {provisioner.name}).types if nodes else EMPTY
         price = price_per_hour(nodes, types.get(provisioner.name, ()))
@@ -80,7 +80,7 @@ class CounterReconciler:
 
 
 def limit_use(limits: Resources, used: Resources) -> str:
-    """Each limit with its use, as people write them: 8 of 100 CPU, 32 GiB of 400 GiB memory."""
+    """Format each limit with its use: 8 of 100 CPU, 32 GiB of 400 GiB memory."""
     return ", ".join(
         f"{bare_words(name, used.get(name, 0))} of {in_words(name, limit)}" for name, limit in limits.items()
     )

@@ -23,7 +23,7 @@ from controller.runtime.metrics import SUBNET_FREE_ADDRESSES, ZONE_LEFT
 REFRESH_SECONDS = 300.0
 """Between two reads of an unchanged template (Karpenter v0.27's interval)."""
 SHIFT_SECONDS = 30.0
-"""Between two looks at the zones that zonal shifts leave, as the provider knows them."""
+"""Between two reads of the zones that zonal shifts leave, as the provider knows them."""
 
 
 class NodeTemplatesReconciler:
@@ -42,10 +42,10 @@ class NodeTemplatesReconciler:
         self._free: dict[str, dict[tuple[str, ...], float]] = {}
         """By name of the template: free addresses by (subnet, zone)."""
         self._left: frozenset[str] = frozenset()
-        """Zones that a zonal shift leaves, as events told."""
+        """Zones that a zonal shift leaves, as last published."""
 
     def reconcile(self, snapshot: Snapshot) -> float:
-        """Resolve templates that changed, and all of them every REFRESH_SECONDS; tell of zonal shifts."""
+        """Resolve templates that changed, and all of them every REFRESH_SECONDS; report zonal shifts."""
         if not snapshot.synced:
             return 1.0
         names = set(snapshot.node_templates)
@@ -58,20 +58,20 @@ class NodeTemplatesReconciler:
             changed = version != (template.uid, template.generation)
             if (changed or now >= due_at) and self._templates.ready(name):
                 self._refresh(template)
-        self._tell_shifts(snapshot)
+        self._report_shifts(snapshot)
         soonest = min((due_at for _, due_at in self._seen.values()), default=now + REFRESH_SECONDS)
         return max(0.0, min(soonest - now, self._templates.next_try_seconds(), SHIFT_SECONDS))
 
-    def _tell_shifts(self, snapshot: Snapshot) -> None:
-        """An event on every template for each zone that a zonal shift begins or ceases to leave, and the metric."""
+    def _report_shifts(self, snapshot: Snapshot) -> None:
+        """Publish on every template which zones a zonal shift starts or stops leaving, and set the metric."""
         left = self._cloud.zones_left()
         self._recorder.replace(ZONE_LEFT, {(zone,): 1.0 for zone in left})
         templates = [ObjectRef.of(template) for template in snapshot.node_templates.values()]
         for zone in sorted(left - self._left):
             self._log.warning("A zonal shift leaves the zone", zone=zone)
-            told = f"a zonal shift leaves {zone}: no node is launched there, and none is removed voluntarily"
+            message = f"a zonal shift leaves {zone}: no node is launched there, and none is removed voluntarily"
             for template in templates:
-                self._events.publish(template, "Warning", "ZoneLeft", told, (zone,))
+                self._events.publish(template, "Warning", "ZoneLeft", message, (zone,))
         for zone in sorted(self._left - left):
             self._log.info("The zonal shift is over", zone=zone)
             for template in templates:
@@ -132,7 +132,7 @@ class NodeTemplatesReconciler:
 
 
 def _document(status: TemplateStatus) -> dict[str, Any]:
-    """The known part of AWSNodeTemplate.status, as the API server takes it."""
+    """Return the known part of AWSNodeTemplate.status, as the API server takes it."""
     document: dict[str, Any] = {"amiFamily": status.ami_family} if status.ami_family else {}
     if status.subnets is not None:
         document["subnets"] = [{"id": subnet_id, "zone": zone} for subnet_id, zone in status.subnets]

@@ -1,4 +1,4 @@
-"""Tell the cloud which subnets pods take addresses of, as the VPC CNI is set up: those of ENIConfigs, or the nodes'."""
+"""Pass on to the cloud which subnets pods take addresses of, by the VPC CNI's settings: ENIConfigs', or the nodes'."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PodNetworkReconciler:
         self._problem = ""
 
     def reconcile(self, _snapshot: Snapshot) -> float:
-        """Read what is due; without an answer what was told holds."""
+        """Read the settings when due; if they cannot be read, the last ones hold."""
         left = self._due_at - self._clock.monotonic()
         if left > 0:
             return left
@@ -32,13 +32,13 @@ class PodNetworkReconciler:
         try:
             network = read_pod_network(self._kube)
         except KubeError as error:
-            self._tell(f"the VPC CNI's settings cannot be read: {error}")
+            self._report(f"the VPC CNI's settings cannot be read: {error}")
             return READ_SECONDS
-        self._tell(network.problem)
+        self._report(network.problem)
         self._cloud.use_pod_subnets(network.subnets)
         return READ_SECONDS
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem and problem != self._problem:
             self._log.warning("Addresses of pods are counted in the nodes' subnets", because=problem)
         self._problem = problem

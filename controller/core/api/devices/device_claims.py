@@ -74,7 +74,7 @@ class ResourceClaim:
 
 
 def parse_resource_claim(obj: Document) -> ResourceClaim:
-    """A ResourceClaim."""
+    """Parse a ResourceClaim."""
     meta, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
     allocation = status.get("allocation")
     return ResourceClaim(
@@ -87,7 +87,7 @@ def parse_resource_claim(obj: Document) -> ResourceClaim:
 
 
 def parse_resource_claim_template(obj: Document) -> ResourceClaimTemplate:
-    """A ResourceClaimTemplate."""
+    """Parse a ResourceClaimTemplate."""
     meta = mapping(obj.get("metadata"))
     return ResourceClaimTemplate(
         namespace=text(meta.get("namespace")) or "default",

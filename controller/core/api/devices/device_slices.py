@@ -41,7 +41,7 @@ class ResourceSlice:
 
 
 def parse_device_class(obj: Document) -> DeviceClass:
-    """A DeviceClass."""
+    """Parse a DeviceClass."""
     meta = mapping(obj.get("metadata"))
     selectors = objects(mapping(obj.get("spec")).get("selectors"))
     expressions = (text(mapping(each.get("cel")).get("expression")) for each in selectors)
@@ -50,7 +50,7 @@ def parse_device_class(obj: Document) -> DeviceClass:
 
 
 def parse_resource_slice(obj: Document) -> ResourceSlice:
-    """A ResourceSlice; v1beta1 has what it says of a device under `basic`."""
+    """Parse a ResourceSlice; v1beta1 has the members of a device under `basic`."""
     meta, spec = mapping(obj.get("metadata")), mapping(obj.get("spec"))
     pool = mapping(spec.get("pool"))
     devices = [mapping(each.get("basic")) or each for each in objects(spec.get("devices"))]
@@ -68,9 +68,10 @@ def parse_resource_slice(obj: Document) -> ResourceSlice:
 def devices_by_node(
     slices: Mapping[str, ResourceSlice], classes: Mapping[str, DeviceClass], resources: Mapping[str, str]
 ) -> Mapping[str, FrozenMap[str, int]]:
-    """Extended resources that the slices amount to, by node; `resources`: the extended resource of each DeviceClass.
+    """Count the devices of the slices as extended resources, by node.
 
-    A class counts the devices of the drivers that it names, else of the driver of its own name.
+    resources: the extended resource of each DeviceClass. A class counts the devices of the drivers that it names, else
+    of the driver of its own name.
     """
     newest: dict[tuple[str, str], int] = {}
     for each in slices.values():

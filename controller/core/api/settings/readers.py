@@ -28,7 +28,7 @@ _TAGS_EXAMPLE: Final = 'write a JSON object of strings, such as {"team": "web"}'
 
 
 def boolean(text: str) -> bool:
-    """What Go's strconv.ParseBool accepts."""
+    """Parse what Go's strconv.ParseBool accepts."""
     if text in _TRUE:
         return True
     if text in _FALSE:
@@ -37,7 +37,7 @@ def boolean(text: str) -> bool:
 
 
 def integer(text: str) -> int:
-    """Digits, perhaps with a sign."""
+    """Parse digits, optionally with a minus sign."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
         raise ValueError(f"{text!r} is not an integer: write digits alone")
@@ -45,7 +45,7 @@ def integer(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """An integer of 1 or more."""
+    """Parse an integer of 1 or more."""
     number = integer(text)
     if number < 1:
         raise ValueError(f"{text!r} is not above zero: write a positive integer")
@@ -53,7 +53,7 @@ def positive(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """An integer of 0 or more."""
+    """Parse an integer of 0 or more."""
     number = integer(text)
     if number < 0:
         raise ValueError(f"{text!r} is below zero: write 0 or a positive integer")
@@ -61,14 +61,14 @@ def count(text: str) -> int:
 
 
 def name(text: str) -> str:
-    """Anything but blanks."""
+    """Return the text, which must not be blank."""
     if not text.strip():
         raise ValueError("is empty: write a name")
     return text
 
 
 def duration(text: str) -> float:
-    """A positive duration, in seconds."""
+    """Parse a positive duration, to seconds."""
     seconds = duration_seconds(text)
     if seconds <= 0:
         raise ValueError(f"{text!r} is not above zero: write a positive duration, such as 1s")
@@ -76,7 +76,7 @@ def duration(text: str) -> float:
 
 
 def number(fits: Callable[[float], bool], form: str) -> Reader:
-    """A number for which `fits` holds; `form` says which those are, and gives an example after a colon."""
+    """Make a reader of numbers for which `fits` holds. form: which those are, with an example after a colon."""
 
     def read(text: str) -> float:
         try:
@@ -98,7 +98,7 @@ part: Final = number(lambda value: 0 < value <= 1, "a part above 0 and up to 1: 
 
 
 def one_of(choices: tuple[str, ...], form: str) -> Reader:
-    """One of `choices`; `form` says what they are, and what to write after a colon."""
+    """Make a reader of one of `choices`. form: what they are, with what to write after a colon."""
 
     def read(text: str) -> str:
         if text not in choices:
@@ -109,7 +109,7 @@ def one_of(choices: tuple[str, ...], form: str) -> Reader:
 
 
 def bucket(text: str) -> tuple[int, float] | None:
-    """A token bucket's size and its tokens a second, such as 50/5; nothing: no limit."""
+    """Parse a token bucket's size and its tokens a second, such as 50/5; None for an empty text: no limit."""
     if not text:
         return None
     size, _, rate = text.partition("/")
@@ -123,7 +123,7 @@ def bucket(text: str) -> tuple[int, float] | None:
 
 
 def url(text: str) -> str:
-    """An absolute URL, or nothing."""
+    """Return the text, which must be an absolute URL or empty."""
     try:
         parts = urlsplit(text)
         absolute = bool(parts.scheme and parts.hostname)
@@ -135,7 +135,7 @@ def url(text: str) -> str:
 
 
 def tags(text: str) -> FrozenMap[str, str]:
-    """AWS tags as a JSON object of strings, without those that only the controller or AWS may set."""
+    """Parse AWS tags from a JSON object of strings; refuse those that only the controller or AWS may set."""
     values = _strings(text, _TAGS_EXAMPLE)
     if reserved := sorted(filter(protected_tag, values)):
         raise ValueError(f"has keys that only the controller or AWS may set ({', '.join(reserved)}): take them out")
@@ -143,7 +143,7 @@ def tags(text: str) -> FrozenMap[str, str]:
 
 
 def device_classes(text: str) -> FrozenMap[str, str]:
-    """Extended resources by DeviceClass as a JSON object of strings."""
+    """Parse extended resources by DeviceClass from a JSON object of strings."""
     values = _strings(text, _CLASSES_EXAMPLE)
     wrong = sorted(value for value in values.values() if not _EXTENDED_RESOURCE.fullmatch(value))
     if wrong:

@@ -1,7 +1,7 @@
 """The keys of the ConfigMap `karpenter-global-settings`: one row each.
 
 From the rows follow the controller's parser (`controller.settings`), a stack's keys (`components.config.settings`),
-both reference pages, and the test that somebody reads every setting. A new setting is a row here, a field of `Settings`
+both reference pages, and the test that every setting is read. A new setting is a row here, a field of `Settings`
 and, unless the stack itself knows the value, a field of `SettingsConfig`.
 
 Keys up to `aws.tags` have Karpenter v0.27's name, default and meaning; those after it are our own.

@@ -16,7 +16,7 @@ MAX_MESSAGE = 32_000
 
 
 def conditions_after(present: Sequence[Mapping[str, Any]], problem: str, now: float) -> list[dict[str, Any]] | None:
-    """The object's conditions with Active as of `now` (Unix seconds), or None when it says the same already.
+    """Return the object's conditions with Active as of `now` (Unix seconds), or None if nothing changes.
 
     Active is False with `problem` as its message, True when there is none. Other conditions stay. The transition time
     changes only when the status does.

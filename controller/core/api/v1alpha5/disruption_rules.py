@@ -1,4 +1,4 @@
-"""Read when a Provisioner's nodes may be removed: ttlSeconds..., consolidation, and annotations of our own.
+"""Read a Provisioner's disruption policy: ttlSeconds..., consolidation, and the controller's own annotations.
 
 Karpenter v0.27 has neither of the annotations. One that cannot be read never removes more: budgets then allow nothing,
 a node drains as long as it takes, and the threshold is the default.
@@ -31,7 +31,7 @@ REBALANCE_ANNOTATION: Final = "karpenter.sh/rebalance-recommendation"
 
 
 def read_disruption(spec: Fields, annotations: Mapping[str, str]) -> DisruptionPolicy:
-    """The policy in `spec` and in the object's annotations; every broken rule of `spec` goes to its report."""
+    """Return the policy in `spec` and in the object's annotations; every broken rule of `spec` goes to its report."""
     after_empty = spec.integer("ttlSecondsAfterEmpty", 0, MAX_INT64)
     consolidation = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
     if consolidation and after_empty is not None:

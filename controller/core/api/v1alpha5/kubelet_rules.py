@@ -1,4 +1,4 @@
-"""Reads spec.kubeletConfiguration of a Provisioner and checks its rules, which are those of Karpenter v0.27."""
+"""Read spec.kubeletConfiguration of a Provisioner and check its rules, which are those of Karpenter v0.27."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESERVABLE: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
 
 
 def read_kubelet(fields: Fields) -> KubeletConfiguration:
-    """The kubelet's configuration; every broken rule goes to the report of `fields`."""
+    """Return the kubelet's configuration; every broken rule goes to the report of `fields`."""
     soft = _kept(fields, "evictionSoft", _check_threshold)
     grace = _kept(fields, "evictionSoftGracePeriod", _check_grace_period)
     _check_pairs(fields, soft, grace)
@@ -68,7 +68,7 @@ def _container_runtime(fields: Fields) -> str | None:
 
 
 def _kept(fields: Fields, name: str, check: Callable[[Report, str, str, Any], None]) -> FrozenMap[str, str]:
-    """A map as written, for the kubelet; `check` gets report, path, key and value of each entry."""
+    """Return a map as written, for the kubelet; `check` gets report, path, key and value of each entry."""
     kept: dict[str, str] = {}
     for path, key, value in fields.entries(name):
         check(fields.report, path, key, value)

@@ -25,7 +25,7 @@ class Metadata:
 
 
 def read_object(report: Report, obj: Document, spec_fields: tuple[str, ...]) -> tuple[Metadata, Fields]:
-    """An object's metadata and spec, both checked; unknown fields are problems."""
+    """Return an object's metadata and spec, both checked; unknown fields are problems."""
     document = Fields(report, obj, "", OBJECT_FIELDS)
     return _metadata(report, mapping(obj.get("metadata"))), document.child("spec", spec_fields)
 

@@ -1,4 +1,4 @@
-"""Reads a `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`, or the inline provider, strictly and checks its rules.
+"""Read a `karpenter.k8s.aws/v1alpha1 AWSNodeTemplate`, or the inline provider, strictly and check its rules.
 
 Rules are those of Karpenter v0.27's admission (its AWS provider's `pkg/apis/v1alpha1`). We differ where it accepts what
 fails later: ids are matched whole, `aws::ids` is checked too, an empty selector selects nothing and is refused, and the
@@ -41,13 +41,13 @@ _EXCLUDED_BY_LAUNCH_TEMPLATE: Final = (
 
 
 def read_node_template(report: Report, obj: Document) -> AWSNodeTemplate:
-    """The node template; every broken rule goes to the report."""
+    """Return the node template; every broken rule goes to the report."""
     meta, spec = read_object(report, obj, SPEC_FIELDS)
     return read_template(spec, meta)
 
 
 def read_template(spec: Fields, meta: Metadata) -> AWSNodeTemplate:
-    """The template in `spec`; every broken rule goes to its report, with paths below the spec's own."""
+    """Return the template in `spec`; every broken rule goes to its report, with paths below the spec's own."""
     for artefact in ("apiVersion", "kind"):
         spec.text(artefact)
     family = _ami_family(spec)
@@ -75,7 +75,7 @@ def read_template(spec: Fields, meta: Metadata) -> AWSNodeTemplate:
 
 
 def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
-    """Which fields need, and which exclude, each other."""
+    """Check which fields require or exclude each other."""
     if spec.has("launchTemplate"):
         for name in _EXCLUDED_BY_LAUNCH_TEMPLATE:
             if spec.has(name) and not (name == "blockDeviceMappings" and not spec.raw(name)):
@@ -93,7 +93,7 @@ def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
 
 
 def _ami_family(spec: Fields) -> str | None:
-    """A family that the controller can boot."""
+    """Return a family that the controller can boot."""
     written = spec.raw("amiFamily")
     if isinstance(written, str) and written.lower().startswith("windows"):
         spec.problem(
@@ -104,7 +104,7 @@ def _ami_family(spec: Fields) -> str | None:
 
 
 def _selector(spec: Fields, name: str, id_prefix: str) -> FrozenMap[str, str]:
-    """A selector with at least one entry, no empty key or value, and ids of the right kind."""
+    """Return a selector with at least one entry, no empty key or value, and ids of the right kind."""
     selector = spec.string_map(name)
     if isinstance(spec.raw(name), dict) and not spec.raw(name):
         spec.problem(name, "is empty: it selects nothing", 'add a tag, such as karpenter.sh/discovery: "name"')
@@ -125,7 +125,7 @@ def _check_ids(report: Report, path: str, value: str, prefix: str) -> None:
 
 
 def _tags(spec: Fields) -> FrozenMap[str, str]:
-    """Tags without an empty key, and without those that only the controller or AWS may set."""
+    """Return tags without an empty key, and without those that only the controller or AWS may set."""
     for path, key, _ in spec.entries("tags"):
         if not key:
             spec.report.add(path, "has an empty key", "write a key")

@@ -21,7 +21,7 @@ _DEFAULT_GENERATION_ABOVE: Final = "2"
 
 
 def default_requirements(spec: Document) -> list[dict[str, Any]]:
-    """The requirements that a spec lacks.
+    """Return the requirements that a spec lacks.
 
     They are os linux, arch amd64, capacity-type on-demand and, when nothing selects types, category c, m or r with a
     generation above 2. A requirement with any operator, and a label, count as presence.
@@ -36,7 +36,7 @@ def default_requirements(spec: Document) -> list[dict[str, Any]]:
 
 
 def default_provisioner(obj: Document) -> dict[str, Any]:
-    """The document with the defaults appended to spec.requirements; nothing that is there changes. Idempotent."""
+    """Return the document with the defaults appended to spec.requirements; existing ones stay. Idempotent."""
     added = _missing(obj)
     if not added:
         return dict(obj)
@@ -45,7 +45,7 @@ def default_provisioner(obj: Document) -> dict[str, Any]:
 
 
 def default_patch(obj: Document) -> list[dict[str, Any]]:
-    """The same as operations of a JSON patch (RFC 6902)."""
+    """Return the same as operations of a JSON patch (RFC 6902)."""
     added, spec = _missing(obj), obj.get("spec")
     if added and spec is None:
         return [{"op": "add", "path": "/spec", "value": {"requirements": added}}]
@@ -55,7 +55,7 @@ def default_patch(obj: Document) -> list[dict[str, Any]]:
 
 
 def _missing(obj: Document) -> list[dict[str, Any]]:
-    """None for a spec or requirements of the wrong type: validation says what is wrong with them."""
+    """Return the missing defaults; none if spec or requirements have a wrong type, which validation reports."""
     spec = obj.get("spec")
     held = spec.get("requirements") if isinstance(spec, dict) else None
     readable = (spec is None or isinstance(spec, dict)) and (held is None or isinstance(held, list))

@@ -1,4 +1,4 @@
-"""Reads a `karpenter.sh/v1alpha5 Provisioner` strictly, with its defaults, and checks its rules.
+"""Read a `karpenter.sh/v1alpha5 Provisioner` strictly, with its defaults, and check its rules.
 
 Rules are those of Karpenter v0.27's admission (`pkg/apis/v1alpha5/provisioner_validation.go`). We differ where it
 accepts what can never work: a taint without an effect or with a value that no Node may have.
@@ -36,12 +36,12 @@ MAX_WEIGHT: Final = 100
 
 
 def template_name(obj: Document) -> str:
-    """The node template that the document names in spec.providerRef; empty for none."""
+    """Return the node template that the document names in spec.providerRef; empty for none."""
     return text(mapping(mapping(obj.get("spec")).get("providerRef")).get("name"))
 
 
 def read_provisioner(report: Report, obj: Document) -> Provisioner:
-    """The Provisioner with its defaults; every broken rule goes to the report."""
+    """Return the Provisioner with its defaults; every broken rule goes to the report."""
     meta, spec = read_object(report, default_provisioner(obj), SPEC_FIELDS)
     seen: dict[tuple[str, str], str] = {}
     inline_template, provider_ref = _provider(spec, meta)
@@ -68,7 +68,7 @@ def read_provisioner(report: Report, obj: Document) -> Provisioner:
 
 
 def _provider(spec: Fields, meta: Metadata) -> tuple[AWSNodeTemplate | None, str | None]:
-    """Exactly one of provider (deprecated, a template of its own) and providerRef (the name of one)."""
+    """Return provider (deprecated, an inline template) and providerRef (the name of one); one of them must be set."""
     if spec.has("provider") and spec.has("providerRef"):
         spec.problem("provider", "both provider and providerRef are given", "keep providerRef, and drop provider")
     elif not spec.has("provider") and not spec.has("providerRef"):
@@ -93,7 +93,7 @@ def _limits(spec: Fields) -> Resources | None:
 
 
 def _labels(spec: Fields) -> FrozenMap[str, str]:
-    """Keys are qualified names that users may set; values are label values."""
+    """Return the labels; keys must be qualified names that users may set, values label values."""
     values = spec.string_map("labels")
     for path, key, _ in spec.entries("labels"):
         _check_label_key(spec.report, path, key)
@@ -112,7 +112,7 @@ def _check_label_key(report: Report, path: str, key: str) -> None:
 
 
 def _instead_of(key: str) -> str:
-    """What a user who wrote a reserved key may have meant."""
+    """Return what a user who wrote a reserved key may have meant."""
     stable = labels.normalize_label(key)
     if stable != key:
         return f"use {stable}"
@@ -121,7 +121,7 @@ def _instead_of(key: str) -> str:
 
 
 def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[Taint, ...]:
-    """Taints with a valid key, value and effect; no pair of key and effect twice.
+    """Return taints with a valid key, value and effect; no pair of key and effect twice.
 
     `seen` has those of taints and startupTaints so far, with their paths.
     """
@@ -149,8 +149,10 @@ def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[
 
 
 def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
-    """Requirements with a key that users may set. Contradictory and repeated keys are accepted, as in v0.27: that no
-    node meets them is said when a pod waits for one."""
+    """Return the requirements, whose keys users must be allowed to set.
+
+    Contradictory and repeated keys are accepted, as in v0.27: events of pending pods report that no node meets them.
+    """
     requirements: list[SelectorRequirement] = []
     for fields in spec.objects("requirements", ("key", "operator", "values")):
         key, operator, values = fields.text("key"), fields.text("operator", OPERATORS), fields.strings("values")
@@ -170,7 +172,7 @@ def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
 
 
 def _check_values(fields: Fields, operator: str, values: tuple[str, ...]) -> None:
-    """In needs at least one value; Gt and Lt need exactly one, an integer of 0 or more."""
+    """Check that In has at least one value, and Gt and Lt exactly one, an integer of 0 or more."""
     given = fields.raw("values") or ()
     if operator == "In" and not given:
         fields.problem("values", "In needs at least one value", "add one, or use Exists")

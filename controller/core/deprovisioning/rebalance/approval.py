@@ -1,7 +1,7 @@
-"""The approval of a rebalance: an annotation of each node that goes, written with a cordon when somebody approves.
+"""The approval of a rebalance: an annotation on each node to remove, written with a cordon when a user approves.
 
-It says which step removes the node and which pods it may have then, so that the controller sees what has changed since.
-It is removed with its node; on a node that stays after all it says why, and the cordon is taken off.
+It has the step that removes the node and the pods that the node may have then, so that the controller detects changes.
+It is removed with its node; on a node that stays after all it has the reason, and the cordon is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.core.untrusted_json import UnreadableJsonError, number, whole
 APPROVAL_ANNOTATION: Final = "karpenter.sh/rebalance-approval"
 MOST_STEPS: Final = 100_000
 MOST_SAVED: Final = 1e9
-"""$ an hour: more is no saving of ours."""
+"""Upper bound of a saving that is accepted, $ an hour."""
 _MEMBERS: Final = ("plan", "at", "step", "steps", "nodes", "pods", "saves", "planSaves", "cordoned", "stopped")
 
 
@@ -53,25 +53,25 @@ class Approval:
 
     @property
     def in_words(self) -> str:
-        """For people: which step removes the node, or why it stays."""
+        """Which step removes the node, or why it stays."""
         if self.stopped:
             return f"stays, as the plan has ended: {self.stopped}"
         return f"goes by step {self.step} of {self.steps} of the approved plan {self.plan}"
 
 
 def pod_digest(pod: Pod) -> str:
-    """8 hex digits, a hash of the pod's uid."""
+    """Return 8 hex digits, a hash of the pod's uid."""
     return hashlib.sha256(pod.uid.encode(errors="replace")).hexdigest()[:8]
 
 
 def new_pods(node: StateNode, known: Iterable[str]) -> list[str]:
-    """Pods (namespace/name) that would have to move and are not among these digests."""
+    """Return pods (namespace/name) that would have to move and are not among these digests."""
     digests = frozenset(known)
     return ["/".join(pod.key) for pod in leaving_pods(node) if pod_digest(pod) not in digests]
 
 
 def write_approval(approval: Approval) -> str:
-    """The annotation's value."""
+    """Return the annotation's value."""
     members = {
         "plan": approval.plan,
         "at": approval.at,
@@ -109,21 +109,21 @@ def parse_approval(text: str) -> Approval:
 
 
 def read_approval(node: StateNode) -> Approval | None:
-    """The approval on a node; None without one that can be read."""
+    """Return the approval on a node; None without one that can be read."""
     return read_annotation(node.node, APPROVAL_ANNOTATION, parse_approval)
 
 
 def approvals(snapshot: Snapshot) -> Mapping[str, Approval]:
-    """Every approval that can be read, by the node's name."""
+    """Return every approval that can be read, by node name."""
     read = ((name, read_approval(node)) for name, node in snapshot.nodes.items())
     return {name: approval for name, approval in read if approval is not None}
 
 
 def under_way(snapshot: Snapshot) -> bool:
-    """Whether a node still has to go by an approved plan."""
+    """Return whether an approved plan still has nodes to remove."""
     return any(not approval.stopped for approval in approvals(snapshot).values())
 
 
 def stop(approval: Approval, because: str, *, uncordoned: bool) -> Approval:
-    """The approval of a node that stays after all."""
+    """Mark the approval of a node that stays after all."""
     return replace(approval, stopped=approval.stopped or because, cordoned=approval.cordoned and not uncordoned)

@@ -1,8 +1,8 @@
-"""The method that carries out an approved rebalance: one step after the other, each checked against the cluster of now.
+"""The method that carries out an approved rebalance step by step, each checked against the present cluster.
 
-Approvals are on the nodes (approval.py). All nodes that are left are simulated together, as the plan did, and the nodes
-of the first step among them go by a command, like those of any other method. What has changed since the approval ends
-the plan: the nodes that are left stay, with the reason, and become schedulable again. So does a step that fails.
+Approvals are on the nodes (approval.py). All remaining nodes are simulated together, as in the plan, and those of the
+next step are removed by a command, like those of any other method. A change since the approval, or a step that fails,
+ends the plan: the remaining nodes stay, with the reason, and become schedulable again.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcom
 from controller.core.state.snapshot import Snapshot
 
 APPROVED_SECONDS = 86_400.0
-"""How long an approval holds: what has not gone by then stays."""
+"""How long an approval is valid: nodes not removed by then stay."""
 WRITING_SECONDS = 60.0
-"""So long after the approval nodes may still be missing: they are written one by one."""
+"""Within this time of the approval some nodes may still be without it: they are written one by one."""
 MOST_LOST = 0.05
-"""So much of what the plan saves may be lost on the way: prices change, and kube-scheduler puts pods where it likes."""
+"""Share of the plan's saving that may be lost meanwhile: prices change, and kube-scheduler chooses nodes for pods."""
 
 
 class ApprovedRebalance:
-    """The method. It keeps nothing: approvals and commands are on the nodes."""
+    """The method. It has no state: approvals and commands are on the nodes."""
 
     name = REBALANCE
 
     def wanted(self, candidate: Candidate, _snapshot: Snapshot, _now: float) -> bool:
-        """Whether the node's removal is approved, and it has no other pods than were approved."""
+        """Return whether the node's removal is approved, and it has no other pods than were approved."""
         approval = read_approval(candidate.node)
         return approval is not None and not approval.stopped and not new_pods(candidate.node, approval.pods)
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The next step of the plan that was approved first, or its end; nodes of ended plans are made schedulable."""
-        found, busy = approvals(given.snapshot), engaged(given.snapshot)
-        released = tuple(_released(given, found, busy))
-        left = _first_plan(given.snapshot, found)
+        """Propose the next step of the plan approved first, or end it; make nodes of ended plans schedulable."""
+        approved, busy = approvals(given.snapshot), engaged(given.snapshot)
+        released = tuple(_released(given, approved, busy))
+        left = _first_plan(given.snapshot, approved)
         if not left:
             return Proposal(annotations=released)
-        because, proposal = _changed(left, found, given), Proposal(eligible=len(left))
+        because, proposal = _changed(left, approved, given), Proposal(eligible=len(left))
         if not because and not any(each.record.method == REBALANCE for each in recorded_commands(given.snapshot)):
             because, proposal = _next_step(left, given)
         stopped = [_stopped(given.snapshot, name, one, because, busy) for name, one in left.items() if because]
@@ -63,7 +63,10 @@ class ApprovedRebalance:
 
 
 def not_as_approved(removed: Sequence[Candidate], outcome: Outcome, saves: float, plan_saves: float) -> str:
-    """Why these nodes must not go together, if that was to save so much of what the plan saves ($ an hour)."""
+    """Return why these nodes must not be removed together any more; empty if they may.
+
+    saves: what their removal was approved to save; plan_saves: what the whole plan saves. Both in $ an hour.
+    """
     own = {pod.key for node in removed for pod in node.pods}
     if outcome.solved is not None and any(pod.pod in own for pod in outcome.solved.plan.unplaced):
         return outcome.problem
@@ -75,17 +78,17 @@ def not_as_approved(removed: Sequence[Candidate], outcome: Outcome, saves: float
     return ""
 
 
-def _first_plan(snapshot: Snapshot, found: Mapping[str, Approval]) -> dict[str, Approval]:
-    """The nodes that are left of the plan that was approved first, by name."""
-    left = {name: one for name, one in found.items() if not one.stopped and not snapshot.nodes[name].leaving}
+def _first_plan(snapshot: Snapshot, approved: Mapping[str, Approval]) -> dict[str, Approval]:
+    """Return the remaining nodes of the plan that was approved first, by name."""
+    left = {name: one for name, one in approved.items() if not one.stopped and not snapshot.nodes[name].leaving}
     first = min(left.values(), key=lambda one: (one.at, one.plan), default=None)
     return {name: one for name, one in left.items() if first is not None and one.plan == first.plan}
 
 
-def _changed(left: Mapping[str, Approval], found: Mapping[str, Approval], given: MethodInput) -> str:
-    """What ends the plan, whatever a simulation says; empty: nothing does."""
+def _changed(left: Mapping[str, Approval], approved: Mapping[str, Approval], given: MethodInput) -> str:
+    """Return why the plan has to end, without a simulation; empty if it need not."""
     plan = next(iter(left.values()))
-    for one in found.values():
+    for one in approved.values():
         if one.plan == plan.plan and one.stopped:
             return one.stopped
     if not 0 <= given.now - plan.at + MOST_AHEAD_SECONDS < APPROVED_SECONDS:
@@ -110,7 +113,7 @@ def _node_changed(name: str, one: Approval, by_name: Mapping[str, Candidate], gi
 
 
 def _next_step(left: Mapping[str, Approval], given: MethodInput) -> tuple[str, Proposal]:
-    """Why the plan ends, or the command for those nodes of its next step that may go now."""
+    """Return why the plan ends, or the command for those nodes of its next step that may go now."""
     plan, nothing = next(iter(left.values())), Proposal(eligible=len(left))
     if len(left) < plan.nodes and given.now - plan.at < WRITING_SECONDS:
         return "", nothing
@@ -133,7 +136,7 @@ def _next_step(left: Mapping[str, Approval], given: MethodInput) -> tuple[str, P
 
 
 def _ready(nodes: Sequence[Candidate], given: MethodInput) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
-    """Those of a step that the gate lets go together now, and the others with the reason."""
+    """Return the nodes of a step that the gate lets be removed together now, and the others with the reason."""
     ready: list[Candidate] = []
     blocked: list[tuple[Candidate, str]] = []
     for each in nodes:
@@ -147,13 +150,13 @@ def _ready(nodes: Sequence[Candidate], given: MethodInput) -> tuple[list[Candida
 
 
 def _reason(nodes: Sequence[Candidate]) -> str:
-    """As disruption budgets name it."""
+    """Return the reason of the removal, as disruption budgets name it."""
     return UNDERUTILIZED if any(each.pods for each in nodes) else EMPTY_NODES
 
 
-def _released(given: MethodInput, found: Mapping[str, Approval], busy: Collection[str]) -> Iterator[NodeAnnotations]:
-    """Nodes of ended plans: first the cordon is taken off, and a day after the approval what says why they stay."""
-    for name, one in found.items():
+def _released(given: MethodInput, approved: Mapping[str, Approval], busy: Collection[str]) -> Iterator[NodeAnnotations]:
+    """Yield what to write on nodes of ended plans: remove the cordon, and a day after the approval the annotation."""
+    for name, one in approved.items():
         if one.stopped and one.cordoned and name not in busy:
             yield _stopped(given.snapshot, name, one, one.stopped, busy)
         elif one.stopped and not one.cordoned and given.now - one.at >= APPROVED_SECONDS:
@@ -161,7 +164,7 @@ def _released(given: MethodInput, found: Mapping[str, Approval], busy: Collectio
 
 
 def _stopped(snapshot: Snapshot, name: str, one: Approval, because: str, busy: Collection[str]) -> NodeAnnotations:
-    """What to write on a node that stays. A command on record still needs the cordon: it is taken off afterwards."""
+    """Return what to write on a node that stays. While a command is on record its cordon stays."""
     uncordon = one.cordoned and name not in busy
     value = write_approval(stop(one, because, uncordoned=uncordon))
     return NodeAnnotations(snapshot.nodes[name], {APPROVAL_ANNOTATION: value}, because, uncordon=uncordon)

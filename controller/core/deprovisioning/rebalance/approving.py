@@ -1,4 +1,4 @@
-"""Approve a plan: whether the cluster is still the one it was made for, and what to write on its nodes then."""
+"""Approve a plan: check that the cluster is still the one it was made for, and decide what to write on its nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PlanToApprove:
 
 
 def refusals(plan: PlanToApprove, given: MethodInput) -> list[str]:
-    """Why the plan must not be carried out on this cluster; empty: it may."""
+    """Return why the plan must not be carried out on this cluster; empty if it may."""
     going = {name: one for name, one in approvals(given.snapshot).items() if not one.stopped}
     if going:
         return [f"rebalance {one.plan} is under way" for one in list(going.values())[:1]]
@@ -74,7 +74,7 @@ def _changes(plan: PlanToApprove, given: MethodInput) -> Iterator[str]:
 
 
 def approvals_of(plan: PlanToApprove, snapshot: Snapshot, now: float) -> dict[str, Approval]:
-    """What to write on each node, by name, with a cordon where it is not cordoned yet. `now`: Unix seconds."""
+    """Return what to write on each node, by name, with a cordon where it is not cordoned yet. `now`: Unix seconds."""
     number = plan.id(now)
     return {
         node.name: Approval(

@@ -1,7 +1,7 @@
-"""Choose the nodes that go: of the sets whose fleet costs little enough, the one that moves the fewest pods.
+"""Choose the nodes to remove: of the sets that leave a fleet cheap enough, the one that moves the fewest pods.
 
-The linear program proposes sets, a plan for each shows what it really costs, and the difference becomes a price of
-moving the pods that needed more new nodes than the program thought. Then nodes are put back, or exchanged for others
+The linear program proposes sets, and a plan for each shows its real cost; the difference becomes a price of moving the
+pods that needed more new nodes than the program estimated. Then nodes are taken out of the set, or exchanged for others
 with fewer pods, as long as the fleet stays cheap enough.
 """
 
@@ -19,13 +19,13 @@ from controller.core.deprovisioning.removal_simulation import Outcome, Simulator
 ROUNDS = 14
 """Sets that the program proposes."""
 KEPT, LEARNED = 0.5, 0.5
-"""How much of a learned price stays from round to round, and how much of the new one is added."""
+"""Factors on a learned price from round to round: of the price so far, and of the new one."""
 MOST_KNOWN = 4
-"""So many rounds may propose a set that was tried, or none, before no more are made."""
+"""The rounds end after this many that propose a set tried before, or none."""
 WORK, FEWEST_TRIALS, MOST_TRIALS = 5_000, 6, 60
-"""Sets that are tried by putting nodes back or exchanging them: so many pods in all, within these limits."""
+"""Limits on the neighbouring sets that are tried: pods in total, and numbers of sets."""
 PROPOSAL_SECONDS, TRIAL_SECONDS = 1.0, 0.02
-"""Work that the plan for one set may do. Proposals of fewer than MANY pods get a share of it."""
+"""Work limit of the plan for one set. Proposals of fewer than MANY pods get a share of it."""
 MANY = 1_000
 
 
@@ -48,7 +48,7 @@ class NodeChoice:
 
 
 def choose_nodes(nodes: Sequence[Candidate], simulator: Simulator, most_cost: float) -> NodeChoice:
-    """The choice among these candidates for a fleet of at most so many $ an hour; the cheapest where none is."""
+    """Choose among these candidates for a fleet of at most `most_cost` $ an hour; the cheapest fleet if none is."""
     search = _Search(nodes, simulator, most_cost)
     search.propose()
     search.improve()
@@ -108,7 +108,7 @@ class _Search:
                     break
 
     def plan(self, goes: Sequence[Candidate], most_seconds: float) -> Outcome:
-        """Plan the removal of a set with so much work at most, and keep it if it is the best so far."""
+        """Plan the removal of a set within a work limit, and keep it if it is the best so far."""
         outcome = self.simulator.within(most_seconds).simulate([node.node for node in goes])
         cost = math.inf if outcome.problem else self.before - sum(node.cost for node in goes) + outcome.cost
         self.tried[frozenset(node.name for node in goes)] = cost
@@ -134,7 +134,7 @@ class _Search:
         self.stuck.update(reasons or {node.name: outcome.problem for node in goes[:1]})
 
     def _beside(self, choice: NodeChoice) -> Iterator[tuple[Candidate, ...]]:
-        """Sets without one of the nodes, or with one in the place of others that have more pods."""
+        """Yield the neighbourhood of a set: without one node, or with one exchanged for a node with fewer pods."""
         going = sorted(choice.goes, key=lambda node: (-len(node.pods), node.cost, node.name))
         names = {node.name for node in going}
         staying = sorted(
@@ -153,7 +153,7 @@ class _Search:
 def _learn(
     prices: Mapping[Hashable, float], goes: Sequence[Candidate], outcome: Outcome, excess: float
 ) -> dict[Hashable, float]:
-    """The prices after a plan whose new nodes cost so many $ an hour more than the program thought."""
+    """Update the prices after a plan whose new nodes cost `excess` $ an hour more than the program estimated."""
     pods = {pod.key: pod for node in goes for pod in node.pods}
     moved = Counter(pod_class(pod) for pod in pods.values())
     costs: Counter[Hashable] = Counter()

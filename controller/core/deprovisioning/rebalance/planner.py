@@ -1,9 +1,9 @@
 """Plan a rebalance: from a cluster to a fleet near the cheapest one for its pods, in steps.
 
-Consolidation decides by itself, and so makes only moves each of which is worth it. A rebalance is approved as a whole:
-it looks for the fleet first, and then for the fewest moves that lead there. Nodes that the gate refuses stay, and so
-do those that must not be consolidated, that a guard needs, or whose price is not known. Whether consolidation is
-enabled does not matter: nothing happens before somebody approves the plan.
+Consolidation acts by itself, and so makes only moves each of which is worth it. A rebalance is approved as a whole: it
+first looks for the fleet, then for the fewest moves that lead there. Nodes that the gate refuses stay, and so do those
+that must not be consolidated, that a guard needs, or whose price is not known. Consolidation need not be enabled:
+nothing happens before a user approves the plan.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.problem import build
 
 OVER_BOUND = 1.05
-"""How near to the cheapest fleet a plan leads unless it is told otherwise, as a factor on the lower bound."""
+"""Default of the cost of the planned fleet, as a factor on the lower bound."""
 MOST_REPAIRS = 3
-"""How often a plan one of whose steps would break a rule is made anew without that step's nodes."""
+"""How often a plan with a step that would break a rule is made again without that step's nodes."""
 
 
 def plan_rebalance(given: MethodInput, over_bound: float = OVER_BOUND) -> RebalancePlan:
-    """The plan for a fleet of at most so many times the lower bound, or for the cheapest one that is found.
+    """Plan a fleet of at most `over_bound` times the lower bound, or the cheapest one if none is that cheap.
 
     No plan costs more than the present fleet: where there is nothing to save it has no steps.
     """
@@ -57,7 +57,7 @@ def plan_rebalance(given: MethodInput, over_bound: float = OVER_BOUND) -> Rebala
 
 
 def _saving(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The first steps up to the one after which the fleet is cheapest."""
+    """Return the first steps up to the one after which the fleet is cheapest."""
     saved, best, length = 0.0, 0.0, 0
     for number, step in enumerate(steps, start=1):
         saved += step.saved
@@ -67,7 +67,7 @@ def _saving(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def reason_to_stay(candidate: Candidate, required: Mapping[str, str]) -> str:
-    """Why no rebalance takes the node, whatever the gate says; `required` as in MethodInput. Empty: it may."""
+    """Return why no rebalance removes the node, apart from the gate; empty if it may. required: as in MethodInput."""
     key = V1ALPHA5.keys.do_not_consolidate
     if candidate.node.node.annotations.get(key) == "true":
         return f"annotation {key} is set"
@@ -77,7 +77,7 @@ def reason_to_stay(candidate: Candidate, required: Mapping[str, str]) -> str:
 
 
 def _stays_because(candidate: Candidate, given: MethodInput) -> str:
-    """Why this plan does not take the node; empty when it may."""
+    """Return why this plan does not remove the node; empty if it may."""
     if reason := reason_to_stay(candidate, given.required):
         return reason
     refusal = given.gate.removal_refusal(candidate, UNDERUTILIZED if candidate.pods else EMPTY_NODES)
@@ -85,7 +85,7 @@ def _stays_because(candidate: Candidate, given: MethodInput) -> str:
 
 
 def _bound(given: MethodInput, free: Sequence[Candidate]) -> float:
-    """$ an hour that no fleet undercuts for the pods of these nodes, without them."""
+    """Return the lower bound of a fleet for the pods of these nodes without them, $ an hour."""
     simulator = given.simulator
     pods = [pod for candidate in free for pod in candidate.pods]
     if not pods:

@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """The way to a cheaper fleet. Costs in $ an hour, all in all, of the nodes of Provisioners.
+    """The steps to a cheaper fleet. Costs are totals in $ an hour, of the nodes of Provisioners.
 
     `bound`: no fleet for the same pods costs less, if those of `stays` stay. `stays`: names of nodes that no step may
     remove, with the reason. `surplus`: what the moves add beyond baselines of burstable nodes that stay.
@@ -62,12 +62,12 @@ class RebalancePlan:
 
     @property
     def cost_after(self) -> float:
-        """When all steps are done."""
+        """The cost when all steps are done."""
         return self.cost_before - self.saved
 
     @property
     def saved(self) -> float:
-        """By all steps."""
+        """The saving of all steps."""
         return sum(step.saved for step in self.steps) - self.surplus
 
     @property
@@ -76,7 +76,7 @@ class RebalancePlan:
         return sum(len(step.moves) for step in self.steps)
 
     def costs(self) -> tuple[float, ...]:
-        """After each step; surplus CPU counts from the first on."""
+        """Return the cost after each step; surplus CPU counts from the first on."""
         costs, cost = [], self.cost_before + self.surplus
         for step in self.steps:
             cost -= step.saved

@@ -1,8 +1,8 @@
-"""Which nodes go if pods and rooms were divisible: a linear program for the fewest moves at a given cost.
+"""A linear program for the fewest moves at a given cost: which nodes to remove if pods and nodes were divisible.
 
-A node that goes saves its cost; its pods need what they request, and its free room is gone. They find it in the free
-room of the nodes that stay and on new nodes of any type on offer. Selectors, topology and the size of a single pod's
-place are left out: what a real plan costs beyond the program is learned, as a price of moving a pod of each class.
+A removed node saves its cost; its pods need what they request, and its free room is gone. They are placed in the free
+room of the remaining nodes and on new nodes of any type on offer. Selectors, topology and the fit of single pods are
+left out: what a real plan costs beyond the program is learned, as a price of moving a pod of each class.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller.core.provisioning.optimize.linear_program import INFINITY, Linea
 from controller.core.provisioning.resource_space import Floats, ResourceSpace
 
 TIE = 1e-6
-"""What removing a node counts beside its pods: of sets with as many moves that of the fewest nodes is taken."""
+"""Cost of removing a node beside its pods in the objective: of sets with as many moves the smallest wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class RemovalProgram:
     def fewest_moves(
         self, most_cost: float, prices: Mapping[Hashable, float], staying: frozenset[str]
     ) -> Removal | None:
-        """The fewest moves by which candidates and new nodes cost so many $ an hour at most; None: there are none.
+        """Minimise moves so that candidates and new nodes cost `most_cost` $ an hour at most; None if infeasible.
 
-        `prices`: $ an hour of moving a pod of each class (see `pod_class`); `staying`: names of nodes that do not go.
+        prices: $ an hour of moving a pod of each class (see `pod_class`). staying: names of nodes not to remove.
         """
         program = LinearProgram()
         goes, new = self._add_room(program, self._moves + TIE, np.zeros(len(self._costs)), staying)
@@ -77,7 +77,7 @@ class RemovalProgram:
         return Removal(removed, float(values[new] @ self._costs))
 
     def least_cost(self, prices: Mapping[Hashable, float], staying: frozenset[str]) -> float:
-        """The least $ an hour of candidates and new nodes, by any number of moves."""
+        """Return the least $ an hour of candidates and new nodes, with any number of moves."""
         program = LinearProgram()
         self._add_room(program, self._learned(prices) - self._cost, self._costs, staying)
         return float(self._cost.sum()) + program.solve().objective
@@ -103,7 +103,7 @@ class RemovalProgram:
 
 
 def pod_class(pod: Pod) -> Hashable:
-    """Equal for pods with equal requests and equal rules about nodes."""
+    """Return a key that is equal for pods with equal requests and equal rules about nodes."""
     spec = pod.spec
     return spec.requests, spec.node_selector, spec.required_node_affinity, spec.tolerations
 

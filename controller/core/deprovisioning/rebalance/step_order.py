@@ -1,4 +1,4 @@
-"""Divide a removal of many nodes into steps after each of which one may stop.
+"""Divide a removal of many nodes into steps; it may be stopped after each.
 
 Nodes whose pods share new nodes go one after the other, those first that save most for each moved pod. A step has as
 many nodes as the disruption budgets let go at once, and moves no more pods of a PodDisruptionBudget than may be
@@ -21,7 +21,7 @@ from controller.core.deprovisioning.removal_simulation import Outcome
 
 
 def divide(goes: Iterable[Candidate], outcome: Outcome, gate: Gate) -> tuple[Step, ...]:
-    """The steps of a removal by the plan for all of its pods; every node passes the gate by itself."""
+    """Divide a removal into steps by the plan for all of its pods; the gate accepts every node by itself."""
     nodes = sorted(goes, key=lambda node: node.name)
     empty, busy = [node for node in nodes if not node.pods], [node for node in nodes if node.pods]
     goals = _Goals(outcome)
@@ -47,7 +47,7 @@ class _Goals:
         self.launched: list[int] = []
 
     def launches(self, nodes: Iterable[Candidate]) -> list[int]:
-        """Numbers of the new nodes that pods of these nodes go to, ascending."""
+        """Return numbers of the new nodes that pods of these nodes go to, ascending."""
         return sorted({self.new[pod.key] for node in nodes for pod in node.pods if pod.key in self.new})
 
     def order(self, group: Sequence[Candidate]) -> tuple[float, str]:
@@ -57,7 +57,7 @@ class _Goals:
         return -saved / max(0.1, sum(len(node.pods) for node in group)), group[0].name
 
     def step(self, nodes: Sequence[Candidate], reason: str, waits_for: Iterable[str]) -> Step:
-        """The step that removes these nodes; new nodes that it launches count as launched from now on."""
+        """Make the step that removes these nodes; new nodes that it launches count as launched from now on."""
         new = [number for number in self.launches(nodes) if number not in self.launched]
         self.launched += new
         moves = [PodMove(pod.key, node.name, self._target(pod)) for node in nodes for pod in node.pods]
@@ -72,7 +72,7 @@ class _Goals:
 
 
 def _groups(nodes: Sequence[Candidate], goals: _Goals) -> list[list[Candidate]]:
-    """The nodes in groups that have no new node in common."""
+    """Return the nodes in groups that have no new node in common."""
     joined: dict[int, set[int]] = {}
     for node in nodes:
         merged = set(goals.launches([node]))
@@ -106,7 +106,7 @@ class _Filling:
             self.nodes.append(node)
 
     def finish(self) -> tuple[Step, ...]:
-        """All steps."""
+        """Return all steps."""
         self._close()
         return tuple(self.steps)
 
@@ -121,7 +121,7 @@ class _Filling:
         return not self._exceeded(nodes)
 
     def _exceeded(self, nodes: Iterable[Candidate]) -> Mapping[str, int]:
-        """PodDisruptionBudgets that allow fewer disruptions now than pods would be moved, with that number."""
+        """Return PodDisruptionBudgets that allow fewer disruptions now than pods would be moved, with that number."""
         moved: Counter[str] = Counter()
         allowed: dict[str, int] = {}
         for pod in (pod for node in nodes for pod in node.pods):

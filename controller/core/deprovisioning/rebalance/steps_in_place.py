@@ -1,6 +1,6 @@
-"""The cluster between two steps, and whether every rule holds there: each step is audited on what those before it left.
+"""Audit the cluster after each step of a rebalance.
 
-The plan for all pods holds in the end. A topology spread, say, may not hold after its first half.
+The plan for all pods breaks no rule once it is complete; a topology spread, for instance, may be broken half-way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 
 def first_violation(snapshot: Snapshot, steps: Sequence[Step], catalog: Catalog) -> tuple[int, Violation] | None:
-    """The first step that breaks a rule when it is done, by its position, and the rule; None: all hold."""
+    """Return the position of the first step after which a rule is broken, and the violation; None if none is."""
     for position, step in enumerate(steps):
         launched = with_launches(snapshot, step.launches, catalog)
         names = frozenset(node.name for node in step.removes)
@@ -36,13 +36,13 @@ def first_violation(snapshot: Snapshot, steps: Sequence[Step], catalog: Catalog)
 
 
 def with_launches(snapshot: Snapshot, launches: Iterable[Launch], catalog: Catalog) -> Snapshot:
-    """The cluster when these nodes have been launched and are ready."""
+    """Return the cluster when these nodes have been launched and are ready."""
     nodes = {**snapshot.nodes, **{launch.name: _standing(launch, catalog) for launch in launches}}
     return replace(snapshot, nodes=FrozenMap(dict(sorted(nodes.items()))))
 
 
 def after(snapshot: Snapshot, step: Step) -> Snapshot:
-    """The cluster when the step is done; its launches are in the snapshot already."""
+    """Return the cluster when the step is done; its launches are in the snapshot already."""
     moved: dict[PodKey, Pod] = {m.pod: replace(snapshot.pods[m.pod], node_name=m.target) for m in step.moves}
     arrived: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in moved.values():
@@ -66,7 +66,7 @@ def _placements(moves: Iterable[PodMove]) -> tuple[ExistingPlacement, ...]:
 
 
 def _standing(launch: Launch, catalog: Catalog) -> StateNode:
-    """The node as it stands when EC2 gave the planned offering."""
+    """Return the node as it will be if EC2 gives the planned offering."""
     planned = launch.planned
     kind = next(each for each in catalog[planned.provisioner] if each.name == planned.offering.instance_type)
     of_type = {

@@ -1,1 +1,1 @@
-"""What consolidation tells ReplicaSets before they are scaled in: which pods to delete first."""
+"""Pod deletion costs: have ReplicaSets that are scaled in delete first the pods that consolidation would move."""

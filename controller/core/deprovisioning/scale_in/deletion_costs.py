@@ -7,8 +7,8 @@ eviction. The cost depends on the node's rank alone: -SCALE on the first node, n
 consolidation must leave alone have none, which counts as 0.
 
 A node keeps its cost until its rank has moved by more than TOLERANCE of all ranks. What was written is known by a
-second annotation on the pod with the same value; where the two differ, somebody else sets the cost. A ReplicaSet with a
-single such pod is left alone: our costs would change the order that was asked for.
+second annotation on the pod with the same value; where the two differ, a user or another controller sets the cost. A
+ReplicaSet with such a pod is left alone: our costs would change the order that was asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.core.state.snapshot import Snapshot
 
 SCALE: Final = 10_000
 TOLERANCE: Final = 0.15
-"""Share of all ranks by which a node's rank may differ from what its cost says."""
+"""Share of all ranks by which a node's rank may differ from the one that its cost was written for."""
 SETTLED_SECONDS: Final = 60.0
 """Younger pods get no cost: they may be of a rollout or a Job's burst, and gone soon."""
 
@@ -46,7 +46,7 @@ class CostChange:
 
 
 def written(pod: Pod) -> bool:
-    """Whether the pod's cost is the one that we wrote."""
+    """Return whether the pod's cost is the one that we wrote."""
     cost = pod.annotations.get(COST_ANNOTATION)
     return cost is not None and cost == pod.annotations.get(WRITTEN_ANNOTATION)
 
@@ -58,9 +58,9 @@ def removals(snapshot: Snapshot) -> list[CostChange]:
 
 
 def changes(snapshot: Snapshot, ranking: Sequence[str], now: float) -> list[CostChange]:
-    """What to write, the most important first: costs of the first nodes in the ranking, last what is to be taken off.
+    """Return what to write, the most important first: costs of the first nodes in the ranking; costs to remove last.
 
-    ranking: names of the nodes that consolidation may empty, those first that it would empty first. now: Unix seconds.
+    ranking: names of the nodes that consolidation may empty, in the order in which it would. now: Unix seconds.
     """
     wanted: dict[str, list[Pod]] = defaultdict(list)
     for pods in _scalable_replicas(snapshot):
@@ -79,7 +79,7 @@ def changes(snapshot: Snapshot, ranking: Sequence[str], now: float) -> list[Cost
 
 
 def _scalable_replicas(snapshot: Snapshot) -> Iterable[list[Pod]]:
-    """The pods on nodes of each ReplicaSet that has several of them, and on whose costs nobody else decides."""
+    """Yield the bound pods of each ReplicaSet that has several, unless another writer sets their costs."""
     replicas: dict[str, list[Pod]] = defaultdict(list)
     for pod in snapshot.pods.values():
         if pod.owned_by("apps/v1", "ReplicaSet") and not pod.terminal and not pod.terminating and pod.node_name:
@@ -90,12 +90,12 @@ def _scalable_replicas(snapshot: Snapshot) -> Iterable[list[Pod]]:
 
 
 def _others_decide(pod: Pod) -> bool:
-    """Whether the cost was set, changed or taken off by somebody else."""
+    """Return whether another writer set, changed or removed the cost."""
     return (COST_ANNOTATION in pod.annotations or WRITTEN_ANNOTATION in pod.annotations) and not written(pod)
 
 
 def _node_costs(ranks: Mapping[str, int], pods: Mapping[str, Sequence[Pod]]) -> dict[str, int]:
-    """The cost of each ranked node: the one that most of its pods have, where its rank still allows it."""
+    """Return the cost of each ranked node: the one that most of its pods have, where its rank still allows it."""
     costs: dict[str, int] = {}
     for name, rank in ranks.items():
         cost = -SCALE + SCALE * rank // len(ranks)

@@ -26,7 +26,7 @@ _PASSING = ("pdb", "nominated")
 
 
 def emptying_order(candidates: Iterable[Candidate], gate: Gate) -> list[Candidate]:
-    """The nodes that consolidation may empty, the first to be emptied first; at most MOST_RANKED."""
+    """Return the nodes that consolidation may empty, the first to be emptied first; at most MOST_RANKED."""
     nodes = [each for each in candidates if each.pods and each.price is not None and _may_go(each, gate)]
     nodes.sort(key=lambda each: (-each.cost, each.name))
     return [nodes[number] for number in _greedy(nodes)]
@@ -38,7 +38,7 @@ def _may_go(candidate: Candidate, gate: Gate) -> bool:
 
 
 def _greedy(nodes: Sequence[Candidate]) -> list[int]:
-    """Numbers of the nodes in order.
+    """Return numbers of the nodes in order.
 
     late: nodes; the sum over a node's pods of the share of their ReplicaSet that goes until they go.
     """

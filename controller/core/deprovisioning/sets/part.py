@@ -1,4 +1,4 @@
-"""Which part of a set goes when it does not go as a whole any more.
+"""Choose the part of a set to remove when it cannot be removed as a whole any more.
 
 A set's plan is tight: its pods fill what was launched for them. By the time these nodes are there, other pods may have
 taken some of the room, or a budget may hold a pod. Rolled back as a whole, the set would have cost launches and time
@@ -16,7 +16,7 @@ from controller.core.deprovisioning.removal_simulation import Outcome, Simulator
 from controller.core.deprovisioning.worth import Totals, score, threshold
 
 MOST_MISSES = 6
-"""So many nodes in a row may not fit before the part is complete."""
+"""The part is complete after this many nodes in a row that do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ def largest_part(
     idle: Mapping[str, float],
     totals: Totals,
 ) -> Part | None:
-    """Nodes of `allowed` that go now; None: none. `staying`: names of all nodes of the set, whose pods do not move
-    unless they are in the part; `idle`: $ an hour of replacements that no pod uses yet; `totals`: of all candidates.
+    """Choose nodes of `allowed` to remove now; None if none can be.
 
-    Nodes join in the order of what they cost for what their removal disrupts: as many at once as fit, else half as
-    many.
+    staying: names of all nodes of the set, whose pods do not move unless they are in the part. idle: $ an hour of
+    replacements that no pod uses yet. totals: of all candidates. Nodes join by cost over disruption: as many at once as
+    fit, else half as many.
     """
     order = sorted(allowed, key=lambda each: (-each.cost / max(0.1, each.disruption), each.name))
     part: Part | None = None
@@ -56,14 +56,14 @@ def largest_part(
 
 
 def _fits(removed: Sequence[Candidate], staying: Collection[str], simulator: Simulator) -> Outcome | None:
-    """The outcome if all their pods fit on what stands, beside all that wait or leave already, by the first plan."""
+    """Return the outcome if the first plan fits all their pods on existing nodes, with pending and leaving pods too."""
     apart = replace(simulator.within(0.0), going=simulator.going - frozenset(staying))
     outcome = apart.simulate([each.node for each in removed])
     return None if outcome.problem or outcome.launches else outcome
 
 
 def _is_worth(part: Part, idle: Mapping[str, float], totals: Totals) -> bool:
-    """Whether it saves more than the replacements cost that it takes, and enough for what it disrupts."""
+    """Return whether it saves more than the replacements cost that it takes, and enough for what it disrupts."""
     taken = sum(cost for name, cost in idle.items() if name in part.outcome.targets)
     saved = sum(each.cost for each in part.removed) - taken - part.outcome.surplus
     disruption = sum(each.disruption for each in part.removed)

@@ -1,4 +1,4 @@
-"""In which order nodes join a set that is removed together, before anything is simulated.
+"""Order the nodes by which a set that is removed together grows, before anything is simulated.
 
 A removal without new nodes moves pods into the room of the nodes that stay. Each node that goes takes up its whole size
 of that room: its pods need what it uses, and what it has free is gone. So the first are those that cost most, less what
@@ -32,11 +32,11 @@ class RemovalOrder:
         self._simulator, self._screen, self._totals = simulator, screen, totals
 
     def move_price(self, candidate: Candidate) -> float:
-        """What a removal has to save at least for moving the node's pods, $ an hour: the threshold as a price."""
+        """Return the least saving for which the node's pods may be moved, $ an hour: the threshold as a price."""
         return threshold(candidate.provisioner) * self._share(candidate)
 
     def by_room(self, members: Sequence[Candidate]) -> list[Candidate]:
-        """The nodes whose cost is worth moving their pods, first those that save most for the room they take up."""
+        """Return nodes whose cost is worth moving their pods, those first that save most for the room they take up."""
         worthy = [each for each in members if each.cost >= self.move_price(each)]
         value = self._screen.value_of_rooms(worthy)
 
@@ -47,7 +47,7 @@ class RemovalOrder:
         return sorted(worthy, key=rank)
 
     def dear(self, members: Sequence[Candidate]) -> list[Candidate]:
-        """The nodes that cost more than their pods are worth on new nodes and than moving them costs, dearest first."""
+        """Return nodes that cost more than new nodes for their pods and the moves, the most expensive first."""
         worth = self._pod_worth([pod for each in members for pod in each.pods])
         over: list[tuple[float, Candidate]] = []
         for each in members:
@@ -58,20 +58,20 @@ class RemovalOrder:
         return [each for _, each in sorted(over, key=lambda entry: (-entry[0], entry[1].name))]
 
     def _share(self, candidate: Candidate) -> float:
-        """The share of the fleet's cost that is the node's by its disruption cost."""
+        """Return the share of the fleet's cost that is the node's by its disruption cost."""
         totals = self._totals
         return max(0.0, candidate.disruption) / totals.disruption * totals.cost if totals.disruption > 0 else 0.0
 
     def _pod_worth(self, pods: list[Pod]) -> dict[object, float]:
-        """$ an hour that a pod of each kind adds to a fleet of new nodes for all of them."""
+        """Return the $ an hour that a pod of each kind adds to a fleet of new nodes for all of them."""
         snapshot = self._simulator.snapshot
         everywhere = frozenset(snapshot.nodes)
         problem = build(snapshot, self._simulator.catalog, pods, everywhere, self._simulator.skipped)
-        found = bound(problem, self._simulator.options, snapshot_index=self._simulator.snapshot_index)
+        lower_bound = bound(problem, self._simulator.options, snapshot_index=self._simulator.snapshot_index)
         by_key = {pod.key: pod for pod in pods}
-        return {_kind(by_key[key]): worth for key, worth in found.pod_worth if key in by_key}
+        return {_kind(by_key[key]): worth for key, worth in lower_bound.pod_worth if key in by_key}
 
 
 def _kind(pod: Pod) -> object:
-    """Equal for pods that the bound cannot tell apart."""
+    """Return a key that is equal for pods which the bound treats alike."""
     return (pod.spec, pod.namespace, pod.labels)

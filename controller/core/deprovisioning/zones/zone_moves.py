@@ -30,7 +30,7 @@ MOST_SIMULATIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Crowd:
-    """A Provisioner's aim that is missed: its fullest zone, and what stands."""
+    """A Provisioner whose zone balance is missed: its fullest zone, and the CPU by zone."""
 
     aim: ZoneBalance
     zone: str
@@ -46,7 +46,7 @@ class ZoneMoves:
         self._missed: dict[str, float] = {}
 
     def wanted(self, candidate: Candidate, snapshot: Snapshot, _now: float) -> bool:
-        """Whether the Provisioner still asks for it, and no other zone is fuller than the node's."""
+        """Return whether the Provisioner still asks for it, and no other zone is fuller than the node's."""
         aim = ZoneBalance().of(candidate.provisioner.object_annotations)
         load = zone_load(snapshot.nodes.values(), candidate.provisioner.name, aim)
         own = load.cpu.get(candidate.node.node.zone, 0)
@@ -54,7 +54,7 @@ class ZoneMoves:
         return consolidatable(candidate) and aim.move_seconds > 0 and not fuller
 
     def decide(self, given: MethodInput) -> Proposal:
-        """The move of the first Provisioner, by name, whose interval is over; asked again within the shortest one."""
+        """Propose the move of the first Provisioner, by name, whose interval is over."""
         aims = _aims(given)
         crowds = _crowds(aims, given)
         self._missed = {name: self._missed.get(name, given.monotonic) for name in crowds}
@@ -74,10 +74,10 @@ class ZoneMoves:
 
 
 def outside(nodes: Iterable[PlannedNode], zones: Iterable[str], factor: float = math.inf) -> tuple[PlannedNode, ...]:
-    """The replacements that stand in other zones, without what their launch could fall back to in these.
+    """Return the replacements without alternative offerings in these zones; one planned there stays as it is.
 
-    factor: alternatives that cost over so many times the planned offering are left out, too, unless they are named
-    first. A replacement in one of the zones stays as it is.
+    factor: alternatives that cost more than so many times the planned offering are left out too, unless they are among
+    the first choices.
     """
     left = frozenset(zones)
     return tuple(
@@ -101,7 +101,7 @@ def _movable(candidate: Candidate, crowds: Mapping[str, _Crowd]) -> bool:
 
 
 def _aims(given: MethodInput) -> dict[str, ZoneBalance]:
-    """The aims, by name, of the Provisioners that ask for moves."""
+    """Return the aims, by name, of the Provisioners that ask for moves."""
     owners = {each.provisioner.name: each.provisioner for each in given.candidates}
     balance = given.simulator.options.zone_balance
     aims = {name: balance.of(owner.object_annotations) for name, owner in owners.items()}
@@ -123,7 +123,7 @@ def _crowds(aims: Mapping[str, ZoneBalance], given: MethodInput) -> dict[str, _C
 
 
 def _move(crowd: _Crowd, name: str, given: MethodInput) -> tuple[Command | None, list[tuple[Candidate, str]]]:
-    """The first node that may go, least disruption for its CPU first; and why others may not."""
+    """Return the first node that may go, least disruption for its CPU first; and why others may not."""
     refused: list[tuple[Candidate, str]] = []
     simulated = 0
     for candidate in sorted(_candidates(crowd, name, given), key=_by_disruption):
@@ -158,7 +158,7 @@ def _by_disruption(candidate: Candidate) -> tuple[float, str]:
 
 
 def _problem(candidate: Candidate, outcome: Outcome, crowd: _Crowd, given: MethodInput) -> str:
-    """Why the removal with this outcome is no move worth making; empty when it is."""
+    """Return why a move with this outcome is not worth making; empty if it is."""
     name, aim = candidate.provisioner.name, crowd.aim
     if (extra := outcome.cost - candidate.cost) > aim.premium * candidate.cost + ROUNDING:
         return f"elsewhere its pods cost ${extra:.4f} an hour more, and {aim.premium:.1%} more is allowed"
