@@ -20,10 +20,6 @@ from controller.errors import Problem, ValidationError
 Model = TypeVar("Model", Provisioner, AWSNodeTemplate)
 
 
-def _nothing(_document: Document) -> list[dict[str, Any]]:
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class ApiKind(Generic[Model]):
     """One kind: its names in the API, and how its documents are read and defaulted."""
@@ -35,7 +31,7 @@ class ApiKind(Generic[Model]):
     """The kind, such as Provisioner."""
     read: Callable[[Report, Document], Model]
     """Read a document with its defaults; every broken rule goes to the report."""
-    default_patch: Callable[[Document], list[dict[str, Any]]] = _nothing
+    default_patch: Callable[[Document], list[dict[str, Any]]] = lambda _: []
     """JSON patch (RFC 6902) that adds the defaults which admission writes into the object."""
 
     @property

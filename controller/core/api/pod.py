@@ -97,13 +97,16 @@ class Toleration:
     toleration_seconds: int | None = None
 
 
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the API's own default, not an address we bind
+
+
 @dataclass(frozen=True, slots=True)
 class HostPort:
     """A port claimed on the node; `ip` "0.0.0.0" or "::" claims it on every address."""
 
     port: int
     protocol: str = "TCP"
-    ip: str = "0.0.0.0"  # noqa: S104 - the API's own default, not an address we bind
+    ip: str = EVERY_ADDRESS
 
 
 @dataclass(frozen=True, slots=True)

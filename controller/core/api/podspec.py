@@ -25,6 +25,7 @@ from controller.core.api.document import (
 )
 from controller.core.api.frozen import cached_by_bytes
 from controller.core.api.pod import (
+    EVERY_ADDRESS,
     HostPort,
     PodAffinityTerm,
     PodClaim,
@@ -109,11 +110,7 @@ def _both(spec: Document) -> Parsed:
     return interned(_parse(spec)), pod_limits(spec)
 
 
-def _spec_bytes(spec: PodSpec) -> int:
-    return len(repr(spec))
-
-
-@cached_by_bytes(_spec_bytes)
+@cached_by_bytes(lambda spec: len(repr(spec)))
 def interned(spec: PodSpec) -> PodSpec:
     """Return the first equal spec seen, as long as the bounded cache holds it.
 
@@ -220,10 +217,6 @@ def _host_ports(spec: Document) -> tuple[HostPort, ...]:
         for port in objects(container.get("ports")):
             number = whole(port.get("hostPort"))
             if number > 0:
-                ports[_host_port(number, port)] = None
+                protocol, address = text(port.get("protocol")) or "TCP", text(port.get("hostIP")) or EVERY_ADDRESS
+                ports[HostPort(number, protocol, address)] = None
     return tuple(ports)
-
-
-def _host_port(number: int, port: Document) -> HostPort:
-    protocol, address = text(port.get("protocol")) or "TCP", text(port.get("hostIP"))
-    return HostPort(number, protocol, address) if address else HostPort(number, protocol)

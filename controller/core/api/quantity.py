@@ -28,6 +28,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _DECIMAL_NAMES: Final = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_NAMES: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MAX_DIGITS: Final = 1000
+_MAX_EXPONENT: Final = 2 * _MAX_DIGITS
 _HELP: Final = (
     "write a number with one of n u m k M G T P E Ki Mi Gi Ti Pi Ei or an exponent, such as 500m, 2, 1.5Gi or 1e3"
 )
@@ -51,15 +52,10 @@ def nanos(value: str | int | float) -> int:
     if binary:
         amount = _scaled(digits * _BINARY[binary], 9 - len(fraction))
     else:
-        power = _exponent(exponent) if exponent else _DECIMAL[decimal]
+        # An exponent beyond the bound makes any number the cap, or the smallest step.
+        power = max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent))) if exponent else _DECIMAL[decimal]
         amount = _scaled(digits, 9 + power - len(fraction))
     return -amount if sign == "-" else amount
-
-
-def _exponent(text: str) -> int:
-    """Return a decimal exponent, clamped to where any number is the cap, or the smallest step."""
-    bound = 2 * _MAX_DIGITS
-    return max(-bound, min(bound, int(text)))
 
 
 def _scaled(digits: int, power: int) -> int:

@@ -44,8 +44,6 @@ class Verdict:
 
     plan: SchedulingPlan
     violations: tuple[Violation, ...] = ()
-    rejected: tuple[UnplacedPod, ...] = ()
-    """The pods of nodes that break a rule, with the rule; they are among the plan's unplaced pods too."""
     topology_judged: bool = True
     """Whether spread and pod affinity were judged completely; False where that exceeded the work limit."""
 
@@ -88,7 +86,7 @@ def judge(plan: SchedulingPlan, problem: SchedulingProblem, most_work: int = MOS
         unplaced=(*plan.unplaced, *rejected),
         proof=None if rejected else plan.proof,
     )
-    return Verdict(kept, violations, rejected, topology_judged)
+    return Verdict(kept, violations, topology_judged)
 
 
 class _Audit:

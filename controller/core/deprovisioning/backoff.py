@@ -182,23 +182,18 @@ def parse_resting(text: str, now: float) -> Resting:
 
 def stale(node: StateNode, now: float) -> tuple[str, ...]:
     """Return keys of the annotations above that have expired or cannot be parsed. Those of a later version stay."""
-    checks = ((FAILURE_ANNOTATION, _failure_expired), (RESTING_ANNOTATION, _rest_expired))
+    checks: dict[str, Callable[[str], bool]] = {
+        FAILURE_ANNOTATION: lambda text: not _recent(parse_failure(text), now),
+        RESTING_ANNOTATION: lambda text: not parse_resting(text, now).until,
+    }
     keys = []
-    for key, expired in checks:
+    for key, expired in checks.items():
         text = node.node.annotations.get(key)
         try:
-            if text is not None and expired(text, now):
+            if text is not None and expired(text):
                 keys.append(key)
         except NewerRecordError:
             continue
         except UnreadableJsonError:
             keys.append(key)
     return tuple(keys)
-
-
-def _failure_expired(text: str, now: float) -> bool:
-    return not _recent(parse_failure(text), now)
-
-
-def _rest_expired(text: str, now: float) -> bool:
-    return not parse_resting(text, now).until

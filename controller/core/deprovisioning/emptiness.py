@@ -12,7 +12,6 @@ from enum import Enum
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import PROVISIONER_NAME
-from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import format_time, parse_time
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -101,7 +100,7 @@ def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> Emp
     if node.nominated_until > now:
         again_seconds = min(NOMINATED_RETRY_SECONDS, node.nominated_until - now)
         return EmptinessVerdict(EmptinessAction.KEEP, "pods are expected on the node", again_seconds)
-    if any(_occupies(pod) for pod in node.pods):
+    if not all(pod.terminal or pod.daemon or pod.static for pod in node.pods):
         return _clear(stamp, "pods run on the node")
     since = parse_time(stamp) if stamp is not None else None
     if since is None:
@@ -109,11 +108,6 @@ def verdict(node: StateNode, provisioner: Provisioner | None, now: float) -> Emp
     if now < since + ttl:
         return EmptinessVerdict(EmptinessAction.KEEP, "its time is not over", since + ttl - now)
     return EmptinessVerdict(EmptinessAction.DELETE, f"empty for {ttl} s or longer")
-
-
-def _occupies(pod: Pod) -> bool:
-    """Return whether the pod keeps its node from being empty: neither finished, nor of a DaemonSet, nor static."""
-    return not (pod.terminal or pod.daemon or pod.static)
 
 
 def _clear(stamp: str | None, reason: str) -> EmptinessVerdict:

@@ -8,7 +8,6 @@ here it stays, and an event says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -41,7 +40,9 @@ class Expiration:
         expired = [candidate for candidate in given.candidates if _is_expired(candidate, given.now)]
         expired.sort(key=lambda candidate: (expires_at(candidate), candidate.name))
         proposal = self._replacement.decide(given, expired, because)
-        return replace(proposal, again_seconds=_until_next_expiry(given.candidates, given.now))
+        times = map(expires_at, given.candidates)
+        soonest = min((at for at in times if at >= given.now), default=math.inf)
+        return replace(proposal, again_seconds=soonest - given.now + _MARGIN_SECONDS)
 
 
 def expires_at(candidate: Candidate) -> float:
@@ -62,8 +63,3 @@ def because(candidate: Candidate) -> str:
 
 def _is_expired(candidate: Candidate, now: float) -> bool:
     return expires_at(candidate) < now
-
-
-def _until_next_expiry(candidates: Iterable[Candidate], now: float) -> float:
-    soonest = min((at for candidate in candidates if (at := expires_at(candidate)) >= now), default=math.inf)
-    return soonest - now + _MARGIN_SECONDS

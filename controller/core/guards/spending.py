@@ -142,10 +142,7 @@ class Guards:
         rate = limits.nodes_per_minute
         if rate is not None and self._recent >= rate:
             what = "launchLimits.nodesPerMinute of the settings"
-            return (
-                "launch-rate",
-                f"{what}: {self._recent} nodes were launched within a minute, {rate} may be",
-            )
+            return "launch-rate", f"{what}: {self._recent} nodes were launched within a minute, {rate} may be"
         return "", ""
 
     def _room(self, provisioner: Provisioner) -> Iterable[float]:

@@ -12,6 +12,7 @@ from functools import partial
 
 import structlog
 
+from controller.core.api.frozen import FrozenMap
 from controller.core.api.parse import parse_node
 from controller.core.cloud import CloudInstance
 from controller.core.decisions.decision import Decision, instance_details, node_details
@@ -180,16 +181,8 @@ class GarbageCollectionReconciler:
         except InstanceNotFoundError:
             return
         self._log.warning("Terminated leaked instance", id=instance.id, because=removal.reason)
-        decision = Decision(
-            "remove",
-            self.name,
-            f"Instance/{instance.id}",
-            removal.reason,
-            instance.provisioner_name,
-            action="delete",
-            details=instance_details(instance),
-        )
-        self._record("LeakedInstance", decision)
+        subject, details = f"Instance/{instance.id}", instance_details(instance)
+        self._record("LeakedInstance", subject, removal.reason, instance.provisioner_name, details)
         provisioner = snapshot.provisioners.get(instance.provisioner_name)
         if provisioner is not None:
             message = f"Terminated instance {instance.id} ({removal.name}): {removal.reason}"
@@ -205,16 +198,12 @@ class GarbageCollectionReconciler:
             return
         self._log.warning("Deleted node", node=node.name, because=removal.reason)
         reason = "InstanceGone" if joined(node) else "FailedRegistration"
-        owner, details = seen.provisioner_name, node_details(seen)
-        self._record(
-            reason,
-            Decision("remove", self.name, f"Node/{node.name}", removal.reason, owner, action="delete", details=details),
-        )
+        self._record(reason, f"Node/{node.name}", removal.reason, seen.provisioner_name, node_details(seen))
         self._events.publish(ObjectRef.of(node), "Warning", reason, f"Deleting node: {removal.reason}", (node.uid,))
 
-    def _record(self, check: str, decision: Decision) -> None:
-        self._ledger.recorder.count(CONSISTENCY_ERRORS, check)
-        self._ledger.record(decision)
+    def _record(self, check: str, subject: str, because: str, owner: str, details: FrozenMap[str, str]) -> None:
+        self._recorder.count(CONSISTENCY_ERRORS, check)
+        self._ledger.record(Decision("remove", self.name, subject, because, owner, action="delete", details=details))
 
     def _find(self, node: StateNode) -> CloudInstance | CloudError | ValueError | None:
         try:

@@ -433,22 +433,21 @@ class TestJudge:
         pods = make.pending_pods(2)
         plan = new_nodes(planned(pods))
         verdict = judge(plan, make.problem(pending=pods))
-        assert (verdict.plan, verdict.violations, verdict.rejected) == (plan, (), ())
+        assert (verdict.plan, verdict.violations) == (plan, ())
 
     def test_a_new_node_that_breaks_a_rule_is_taken_out_and_the_others_stay(self) -> None:
         good, bad = make.pending_pods(1), make.pending_pods(1, node_selector={"disk": "ssd"})
         plan = new_nodes(planned(good), planned(bad))
         verdict = judge(plan, make.problem(pending=(*good, *bad)))
         assert verdict.plan.new_nodes == plan.new_nodes[:1]
-        assert [each.pod for each in verdict.rejected] == [bad[0].key]
-        assert verdict.plan.unplaced == verdict.rejected
-        assert "does not match its node selector" in verdict.rejected[0].reason
+        assert [each.pod for each in verdict.plan.unplaced] == [bad[0].key]
+        assert "does not match its node selector" in verdict.plan.unplaced[0].reason
 
     def test_a_violation_of_the_node_itself_takes_all_of_its_pods_along(self) -> None:
         pods, others = make.pending_pods(2), make.pending_pods(1)
         plan = new_nodes(planned(others), planned(pods, reason=""))
         verdict = judge(plan, make.problem(pending=(*pods, *others)))
-        assert {each.pod for each in verdict.rejected} == {pod.key for pod in pods}
+        assert {each.pod for each in verdict.plan.unplaced} == {pod.key for pod in pods}
         assert verdict.plan.new_nodes == plan.new_nodes[:1]
 
     def test_a_violation_by_an_alternative_offering_takes_the_node_out(self) -> None:
@@ -456,7 +455,7 @@ class TestJudge:
         cheap = replace(offering("m5.large"), price=0.01)
         verdict = judge(new_nodes(planned([pod], alternatives=(cheap,))), make.problem(pending=[pod]))
         assert verdict.plan.new_nodes == ()
-        assert "costs" in verdict.rejected[0].reason
+        assert "costs" in verdict.plan.unplaced[0].reason
 
     def test_pods_on_an_existing_node_that_may_not_take_them_are_unplaced(self) -> None:
         (pod,) = make.pending_pods(1)
@@ -464,7 +463,7 @@ class TestJudge:
         problem = make.problem(pending=[pod], nodes=[node])
         verdict = judge(SchedulingPlan(existing=(ExistingPlacement(node.name, (pod.key,), "room"),)), problem)
         assert verdict.plan.existing == ()
-        assert "does not tolerate dedicated" in verdict.rejected[0].reason
+        assert "does not tolerate dedicated" in verdict.plan.unplaced[0].reason
 
     def test_topology_beyond_the_work_allowed_is_not_judged_and_the_verdict_says_so(self) -> None:
         pods = web(5, topology_spread=(zonal(),))
@@ -472,4 +471,4 @@ class TestJudge:
         assert "spread" in broken(plan, problem)
         verdict = judge(plan, problem, most_work=3)
         assert (verdict.violations, verdict.topology_judged) == ((), False)
-        assert judge(plan, problem).rejected, "within the work allowed it is"
+        assert judge(plan, problem).violations, "within the work allowed it is"
