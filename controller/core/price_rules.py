@@ -97,7 +97,7 @@ class PriceBook:
 
 
 def parse_price_rules(text: str) -> tuple[PriceRule, ...]:
-    """Read the setting. Raises ValueError that says which rule is wrong and how to write it."""
+    """Parse the setting. Raises ValueError with the rule that is wrong and how to write it."""
     try:
         listed = read_json(text) if text.strip() else []
     except UnreadableJsonError:

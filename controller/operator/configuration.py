@@ -202,7 +202,7 @@ class Configuration:
         delay_seconds = self._times.restart_seconds * (2 if self._leads() else 1)
         if self._pending_restart is None or self._pending_restart[0] != wanted:
             self._pending_restart = (wanted, now)
-            _log.warning("Settings changed that need one: a restart follows", keys=keys, after=delay_seconds)
+            _log.warning("Settings changed: a restart follows", keys=keys, after=delay_seconds)
         elif now - self._pending_restart[1] >= delay_seconds:
             _log.warning("Exits, to be restarted with the new settings", keys=keys)
             self._stop.set()

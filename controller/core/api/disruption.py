@@ -94,7 +94,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class DisruptionPolicy:
-    """A pool's rules for voluntary removals of its nodes. None: the pool says nothing."""
+    """A pool's rules for voluntary removals of its nodes. None: not set."""
 
     empty_after_seconds: int | None = None
     """A node without pods is removed after so long; None: never for being empty alone."""

@@ -79,5 +79,5 @@ class Node:
 
     @property
     def not_ready_since(self) -> float | None:
-        """Unix seconds; None when the node is Ready, or does not say since when it is not."""
+        """Unix seconds; None if the node is Ready, or its condition has no transition time."""
         return next((each.since for each in self.unhealthy if each.type == READY), None)

@@ -152,10 +152,10 @@ class PodSpec:
     preemption_policy: str = ""
     scheduler_name: str = "default-scheduler"
     gated: bool = False
-    """The pod has scheduling gates: kube-scheduler does not look at it yet."""
+    """The pod has scheduling gates: kube-scheduler ignores it until they are removed."""
     termination_grace_period_seconds: int = 30
     malformed: tuple[str, ...] = ()
-    """Fields that could not be read, with the reason: such a pod is never placed, and an event says why."""
+    """Fields that could not be read, with the reason: such a pod is never placed, and an event has the reason."""
     resource_claims: tuple[PodClaim, ...] = ()
     """In snapshots, their devices are among `requests` as extended resources (state/claim_resolution.py)."""
     unsupported: tuple[str, ...] = ()

@@ -151,7 +151,7 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
         "price_per_hour": "" if price is None else f"{price:.5f}",
         "planned_cost_per_hour": f"{planned.cost:.5f}",
         "planned_surplus_per_hour": f"{planned.surplus:.5f}" if planned.surplus > 0 else "",
-        "pods_short_of": ", ".join(outcome.shortfall) if outcome.checked else "not known: nor is the type's size",
+        "pods_short_of": ", ".join(outcome.shortfall) if outcome.checked else "not known, since the type's size is not",
     }
     if not outcome.as_planned:
         details["planned"] = f"{planned.instance_type}/{planned.zone}/{planned.capacity_type}"

@@ -194,7 +194,7 @@ class _SearchPass:
     def continue_from(self, cursor: Cursor, busy: Sequence[Candidate], judged_lately: frozenset[str]) -> Cursor:
         """Judge sets of each Provisioner, then single nodes, those that `cursor` does not name; the cursor after it.
 
-        Where a set is taken, its moves come first, and the search begins anew after it.
+        If a set is taken, its moves come first, and the search restarts after it.
         """
         by_provisioner: defaultdict[str, list[Candidate]] = defaultdict(list)
         for candidate in busy:
@@ -220,7 +220,7 @@ class _SearchPass:
         return (-most / max(0.1, candidate.disruption), candidate.disruption, candidate.name)
 
     def _take_best_set(self, members: Sequence[Candidate]) -> None:
-        """Take the set that is worth most, if any is: nodes whose pods fit in the others' room, and dear ones."""
+        """Take the set that is worth most, if any is: nodes whose pods fit in the others' room, and expensive ones."""
         order = RemovalOrder(self.simulator, self.screen, self.totals)
         packed = self._packed(order.by_room(members))
         names = {each.name for each in packed}

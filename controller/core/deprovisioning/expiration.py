@@ -2,7 +2,7 @@
 
 Karpenter v0.27 marks expired nodes with `karpenter.sh/voluntary-disruption: expired` first. Here age alone decides, and
 users set the annotation to have a node replaced now. Karpenter v0.27 removes an expired node whose pods fit nowhere;
-here it stays, and an event says so.
+here it stays, and an event reports it.
 """
 
 from __future__ import annotations

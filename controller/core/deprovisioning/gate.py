@@ -140,7 +140,8 @@ class Gate:
         for name, count in sorted(Counter(candidate.provisioner.name for candidate in candidates).items()):
             allowed, going = self.allowance(by_name[name], reason), self._going[name]
             if going + count > allowed.nodes:
-                return Refusal("budget", f"{allowed.because}: {allowed.nodes} at once for {reason}, {going} are going")
+                text = f"{allowed.because}: {allowed.nodes} at once for {reason}, {going} are leaving"
+                return Refusal("budget", text)
         return None
 
     def allowance(self, provisioner: Provisioner, reason: str) -> Allowance:

@@ -58,7 +58,7 @@ class NodeAnnotations:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a method proposes. `commands` have no node in common; one that cannot begin now is decided anew later.
+    """What a method proposes. `commands` have no node in common; one that cannot begin now is decided again later.
 
     `blocked`: candidates that the method would remove and must not now, with the reason. `kept`: candidates that it
     judged and leaves, with the reason. `eligible`: how many nodes it would remove if nothing prevented it.

@@ -78,7 +78,7 @@ class Simulator:
     def simulate(self, removed: Collection[StateNode]) -> Outcome:
         """Return the outcome if these nodes are removed together. Raises SearchInterruptedError."""
         if self.interrupted():
-            raise SearchInterruptedError("a search for removals gives way to pods that wait for their plan")
+            raise SearchInterruptedError("the search for removals stops: pods wait for their plan")
         own = [pod for node in removed for pod in leaving_pods(node)]
         if not own:
             return Outcome()
@@ -89,7 +89,7 @@ class Simulator:
         if self.snapshot_index.pending and _shares_new_node(solved.plan, by_key):
             solved = self._solve([*own, *others], names)
         if _shares_new_node(solved.plan, by_key):
-            return Outcome(problem="its pods would share a new node with those of another command; that one goes first")
+            return Outcome(problem="its pods would share a new node with those of another command, which comes first")
         return self._outcome(solved, by_key)
 
     def _pods_of_other_leaving_nodes(self, removed: AbstractSet[str]) -> list[Pod]:
@@ -115,7 +115,7 @@ class Simulator:
         problems = [_unplaced_text(unplaced)] if unplaced else []
         if ignored:
             named = ", ".join("/".join(key) for key in ignored[:MOST_NAMED])
-            problems.append(f"pods that ask not to be served would have no place: {named}")
+            problems.append(f"pods that opt out of provisioning would have no place: {named}")
         if starting:
             problems.append(f"not all pods fit: target {', '.join(starting[:MOST_NAMED])} is not initialized")
         return Outcome(replacements, targets, "; ".join(problems), solved, self._surplus(plan, own))

@@ -77,7 +77,7 @@ def best_case_refusal(removed: Sequence[Candidate], least_cost: float, totals: T
     before = sum(candidate.cost for candidate in removed)
     if math.isinf(least_cost):
         return "not all pods fit elsewhere: no other node may take them, and no new one would hold them"
-    need = f"what its pods need beside other nodes' room costs ${least_cost:.4f} an hour at least"
+    need = f"room for its pods beyond that of other nodes costs ${least_cost:.4f} an hour at least"
     if least_cost > 0 and before - least_cost <= 0:
         return need
     reached = score(before - least_cost, sum(candidate.disruption for candidate in removed), totals)

@@ -129,7 +129,7 @@ def _vanished(nodes: Collection[StateNode], known: Collection[str], now: float) 
     if ready and not any(node.node.provider_id in known for node in ready):
         return f"AWS knows none of the instances of {len(ready)} Ready nodes, such as {ready[0].node.provider_id}"
     if len(unknown) > max(FEW, MOST_SHARE * len(nodes)):
-        return f"AWS does not know the instances of {len(unknown)} of {len(nodes)} nodes, all of a sudden"
+        return f"AWS does not know the instances of {len(unknown)} of {len(nodes)} nodes, too many at once"
     return ""
 
 

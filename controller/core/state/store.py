@@ -70,10 +70,6 @@ class Store(Generic[K, V]):
         self._dirty = False
         self._unsorted = False
 
-    def get(self, key: K) -> V | None:
-        """Return the value, or None."""
-        return self._values.get(key)
-
     def values(self) -> Mapping[K, V]:
         """Return the live values, in no particular order; not to be kept."""
         return self._values

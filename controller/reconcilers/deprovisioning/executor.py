@@ -65,8 +65,8 @@ CRASHED = frozenset({NEVER_LAUNCHED, TORN})
 @dataclass(frozen=True, slots=True)
 class CommandTimes:
     """`ready_seconds`: replacements must be initialized by then (instances that do not join are deleted after 15 min).
-    `appear_seconds`: a replacement that nobody launches and nobody sees is given up; if EC2 shows it later after all,
-    the next command for the same pods has its token, and gets it. `patience_seconds`: how long a concluding command
+    `appear_seconds`: a replacement that is neither being launched nor visible is given up; if EC2 shows it later, the
+    next command for the same pods has its token, and gets it. `patience_seconds`: how long a concluding command
     may be refused before it is rolled back. `surge_seconds`: how long single replicas may take to start elsewhere.
     `hold_back`: back-off after failures, per Provisioner and method."""
 
@@ -358,7 +358,7 @@ class CommandExecutor:
             return "its pods would need more new nodes than were launched"
         begun = seen.command.committed or any(node.leaving for node in seen.command.carriers)
         if begun and seen.record.method == CONSOLIDATION and outcome.launches:
-            return "pods of nodes that went before it, or that wait, need the room"
+            return "pending pods, or pods of nodes that were removed before, need the room"
         return outcome.problem
 
     def _surges(self, seen: _Pass) -> bool:

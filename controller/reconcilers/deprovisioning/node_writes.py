@@ -97,11 +97,7 @@ class NodeWrites:
         if not self._mark(nodes, self._unchanged):
             return False
         for position, node in enumerate(nodes):
-            try:
-                self._delete(node)
-            except KubeError:
-                self._unmark(nodes[position:])
-                raise
+            self._delete(node, marked=nodes[position:])
             self._events.deleted(node, f"Deleting node, {record.method}: {record.reason}")
             self._decided("remove", node, record, record.reason)
             self._log.info(
@@ -111,17 +107,11 @@ class NodeWrites:
 
     def delete_unrecorded(self, node: StateNode, command: Command, still_removable: StillRemovable) -> bool:
         """Delete a node without a record; False when it may not be removed, or is gone. Raises KubeError."""
-        if not self._mark([node], still_removable):
+        if not self._mark([node], still_removable) or not self._delete(node, marked=[node]):
             return False
-        try:
-            deleted = self._delete(node)
-        except KubeError:
-            self._unmark([node])
-            raise
-        if deleted:
-            self._events.deleted(node, f"Deleting node: {command.because}")
-            self._decided("remove", node, Record("", command.method, command.because, (), (), 0.0), command.because)
-        return deleted
+        self._events.deleted(node, f"Deleting node: {command.because}")
+        self._decided("remove", node, Record("", command.method, command.because, (), (), 0.0), command.because)
+        return True
 
     def discard(self, replacements: Iterable[StateNode], record: Record, because: str) -> None:
         """Delete replacements that no pod uses."""
@@ -129,9 +119,8 @@ class NodeWrites:
             if leaving_pods(node) or node.leaving or not self._mark([node], self._unchanged):
                 continue
             try:
-                deleted = self._delete(node)
+                deleted = self._delete(node, marked=[node])
             except KubeError as error:
-                self._unmark([node])
                 text = "Unused replacement not removed; it stays as capacity"
                 self._log.warning(text, node=node.name, error=str(error))
                 continue
@@ -139,13 +128,17 @@ class NodeWrites:
                 self._decided("remove", node, replace(record, replacements=()), f"unused replacement: {because}")
                 self._log.info("Removed unused replacement", id=record.id, node=node.name)
 
-    def _delete(self, node: StateNode) -> bool:
-        """Delete the node; False when it was gone."""
+    def _delete(self, node: StateNode, marked: Sequence[StateNode]) -> bool:
+        """Delete the node; False when it was gone. Raises KubeError, and takes the marks off `marked` then."""
         try:
             self._removals.delete(node.node)
         except (NotFoundError, ConflictError) as error:
             self._log.debug("Node was gone before it was deleted", node=node.name, error=str(error))
             return False
+        except KubeError:
+            names = [each.name for each in marked]
+            self._informers.submit(lambda cluster: cluster.unmark(names))
+            raise
         return True
 
     def skipped(self, node: StateNode, record: Record, because: str, action: str = "") -> None:
@@ -189,10 +182,6 @@ class NodeWrites:
 
         after = self._informers.submit(decide).result(STATE_TIMEOUT_SECONDS).nodes
         return all(node.name in after and after[node.name].marked_for_deletion for node in nodes)
-
-    def _unmark(self, nodes: Iterable[StateNode]) -> None:
-        names = [node.name for node in nodes]
-        self._informers.submit(lambda cluster: cluster.unmark(names))
 
     def _unchanged(self, seen: StateNode, present: Snapshot) -> bool:
         """Return whether the node is the same, not being deleted, without new pods and without a nomination."""

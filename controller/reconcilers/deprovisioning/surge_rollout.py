@@ -42,7 +42,7 @@ class Surge:
             if restarted_for(deployment) != record.id:
                 name = deployment["metadata"]["name"]
                 self._kube.patch(DEPLOYMENTS, name, restart_patch(record.id), namespace=pod.namespace)
-                message = f"Starts anew on another node before this one goes: rollout of Deployment {name}"
+                message = f"Is replaced on another node before this node is removed: rollout of Deployment {name}"
                 self._events.publish(ObjectRef.of(pod), "Normal", "Surging", message, (pod.uid, record.id))
                 self._log.info("Asked for a rollout", id=record.id, deployment=f"{pod.namespace}/{name}", pod=pod.name)
         return tuple(sorted(waiting))

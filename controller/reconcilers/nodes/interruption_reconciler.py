@@ -138,7 +138,7 @@ class InterruptionReconciler:
         except Exception as error:  # noqa: BLE001 - one node never stops the others; the message comes again
             task.failed = True
             unexpected = not isinstance(error, NodelessError)
-            text = "Interruption not handled; it comes again"
+            text = "Interruption not handled; its message is delivered again"
             self._log.error(text, node=task.node.name, error=f"{type(error).__name__}: {error}", exc_info=unexpected)
         return task.decisions
 

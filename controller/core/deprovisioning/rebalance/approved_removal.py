@@ -74,7 +74,7 @@ def not_as_approved(removed: Sequence[Candidate], outcome: Outcome, saves: float
     if saved <= 0:
         return "nothing would be saved any more"
     if saved < saves - MOST_LOST * plan_saves:
-        return f"the nodes that are left would save ${saved:.4f} an hour, and ${saves:.4f} were approved"
+        return f"the remaining nodes would save ${saved:.4f} an hour, and ${saves:.4f} were approved"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 A removal without new nodes moves pods into the room of the nodes that stay. Each node that goes takes up its whole size
 of that room: its pods need what it uses, and what it has free is gone. So the first are those that cost most, less what
-moving their pods costs, for the size that they take up. Nodes that are dear for what they hold follow, and their pods
+moving their pods costs, for the size that they take up. Nodes that are expensive for their pods follow, and these
 need new nodes: what a pod is worth there are the dual prices of the lower bound for all these pods on new nodes.
 """
 
