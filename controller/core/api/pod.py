@@ -208,6 +208,11 @@ class Pod:
         return (self.namespace, self.name)
 
     @property
+    def full_name(self) -> str:
+        """NAMESPACE/NAME."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def terminal(self) -> bool:
         """Succeeded or Failed: it uses nothing and blocks nothing."""
         return self.phase in ("Succeeded", "Failed")

@@ -132,7 +132,7 @@ class VolumeRules:
                 claim = self._claims.get((pod.namespace, volume.claim_name))
                 held = self._volumes.get(claim.volume_name) if claim is not None and claim.volume_name else None
                 if held is not None and held.local:
-                    yield f"volume {held.name} of {pod.namespace}/{pod.name} lives on a host that exists already"
+                    yield f"volume {held.name} of {pod.full_name} lives on a host that exists already"
 
 
 def _plugin(name: str) -> str:

@@ -111,8 +111,8 @@ class Gate:
     def _pods_refuse(self, pods: Iterable[Pod]) -> Refusal | None:
         for pod in pods:
             if pod.annotations.get(V1ALPHA5.keys.do_not_evict) == "true":
-                name = f"{pod.namespace}/{pod.name}"
-                return Refusal("do-not-evict", f"pod {name} has annotation {V1ALPHA5.keys.do_not_evict}")
+                key = V1ALPHA5.keys.do_not_evict
+                return Refusal("do-not-evict", f"pod {pod.full_name} has annotation {key}")
             if (held := self.eviction_refusal(pod)) is not None:
                 return held
         return None
@@ -123,15 +123,16 @@ class Gate:
 
     def eviction_refusal(self, pod: Pod) -> Refusal | None:
         """Return why the API server would refuse the pod's eviction now."""
-        name = f"{pod.namespace}/{pod.name}"
         covering = self.pod_budgets(pod)
         if len(covering) > 1:
             names = ", ".join(sorted(f"{b.namespace}/{b.name}" for b in covering))
-            return Refusal("pdb", f"pod {name} has several PodDisruptionBudgets ({names}); it cannot be evicted")
+            return Refusal(
+                "pdb", f"pod {pod.full_name} has several PodDisruptionBudgets ({names}); it cannot be evicted"
+            )
         for budget in covering:
             if budget.disruptions_allowed <= 0:
                 of = f"{budget.namespace}/{budget.name}"
-                return Refusal("pdb", f"PodDisruptionBudget {of} allows no disruption; it holds pod {name}")
+                return Refusal("pdb", f"PodDisruptionBudget {of} allows no disruption; it holds pod {pod.full_name}")
         return None
 
     def over_budget(self, candidates: Sequence[Candidate], reason: str) -> Refusal | None:

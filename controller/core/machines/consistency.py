@@ -72,7 +72,7 @@ def _held(node: StateNode, budgets: Collection[PodDisruptionBudget]) -> Iterable
             covers = budget.namespace == pod.namespace and matches(budget.selector, pod.labels)
             if covers and budget.disruptions_allowed <= 0:
                 name = f"{budget.namespace}/{budget.name}"
-                text = f"PodDisruptionBudget {name} allows no disruption; it holds pod {pod.namespace}/{pod.name}"
+                text = f"PodDisruptionBudget {name} allows no disruption; it holds pod {pod.full_name}"
                 yield Issue(TERMINATION, text)
 
 

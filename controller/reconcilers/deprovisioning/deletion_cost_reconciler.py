@@ -71,8 +71,8 @@ class DeletionCostReconciler:
                 done = self._patch(change)
             except KubeError as error:
                 failed += 1
-                name = f"{change.pod.namespace}/{change.pod.name}"
-                self._failing.failed(change.pod.uid, error, "Pod deletion cost not written", pod=name)
+                pod = change.pod
+                self._failing.failed(pod.uid, error, "Pod deletion cost not written", pod=pod.full_name)
                 continue
             self._failing.succeeded(change.pod.uid)
             written["remove" if change.cost is None else "write"] += done

@@ -38,7 +38,7 @@ class Surge:
             if deployment is None or not surges(deployment):
                 self._settled.add(key)
                 continue
-            waiting.append(f"{pod.namespace}/{pod.name}")
+            waiting.append(pod.full_name)
             if restarted_for(deployment) != record.id:
                 name = deployment["metadata"]["name"]
                 self._kube.patch(DEPLOYMENTS, name, restart_patch(record.id), namespace=pod.namespace)

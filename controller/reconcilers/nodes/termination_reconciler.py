@@ -166,7 +166,7 @@ class TerminationReconciler:
         except (NotFoundError, ConflictError, NamespaceTerminatingError) as error:
             # The pod is gone, another one has its name, or it goes with its namespace: the watch will show it.
             self._evictions.postpone(pod.uid)
-            self._log.debug("Pod needs no eviction", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+            self._log.debug("Pod needs no eviction", pod=pod.full_name, error=str(error))
             return
         except KubeError as error:
             self._report_blocked(node, pod, error)
@@ -184,16 +184,16 @@ class TerminationReconciler:
         except (NotFoundError, ConflictError):
             return
         except KubeError as error:  # a webhook or a policy refuses it: the pods after it are deleted all the same
-            self._deletions.failed(pod.uid, error, "Deletion failed", pod=f"{pod.namespace}/{pod.name}", node=node.name)
-            self._say_not_drained(node, pod, f"Failed to delete pod {pod.namespace}/{pod.name}: {error}")
+            self._deletions.failed(pod.uid, error, "Deletion failed", pod=pod.full_name, node=node.name)
+            self._say_not_drained(node, pod, f"Failed to delete pod {pod.full_name}: {error}")
             return
         message = f"Deleted: the deadline of node {node.name} leaves no more time than its grace period"
         self._events.publish(ObjectRef.of(pod), "Warning", "Evicted", message, (pod.uid, "deadline"))
-        self._log.warning("Deleted pod at its node's deadline", pod=f"{pod.namespace}/{pod.name}", node=node.name)
+        self._log.warning("Deleted pod at its node's deadline", pod=pod.full_name, node=node.name)
 
     def _report_deadline(self, node: Node, pods: list[Pod]) -> None:
         if pods:
-            first = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[:5])
+            first = ", ".join(pod.full_name for pod in pods[:5])
             message = f"The node's deadline is over; its instance goes with {len(pods)} pods on it: {first}"
             self._events.publish(ObjectRef.of(node), "Warning", "FailedDraining", message, (node.uid, "deadline"))
             keys = [pod.key for pod in pods]
@@ -226,8 +226,8 @@ class TerminationReconciler:
         if isinstance(error, TooManyRequestsError):
             self._evictions.postpone(pod.uid)
         else:
-            self._evictions.failed(pod.uid, error, "Eviction failed", pod=f"{pod.namespace}/{pod.name}", node=node.name)
-        self._say_not_drained(node, pod, f"Failed to evict pod {pod.namespace}/{pod.name}: {error}")
+            self._evictions.failed(pod.uid, error, "Eviction failed", pod=pod.full_name, node=node.name)
+        self._say_not_drained(node, pod, f"Failed to evict pod {pod.full_name}: {error}")
 
     def _say_not_drained(self, node: Node, pod: Pod, message: str) -> None:
         for ref in (ObjectRef.of(node), ObjectRef.of(pod)):

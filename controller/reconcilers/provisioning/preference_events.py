@@ -28,7 +28,7 @@ class PreferenceEvents:
         for pod in hindering(problem.pending, problem.provisioners):
             if self._first(pod, "PreferredAntiAffinity"):
                 message = "Preferred pod anti-affinity can prevent consolidation of the node that it is placed on"
-                self._log.warning(message, pod=f"{pod.namespace}/{pod.name}")
+                self._log.warning(message, pod=pod.full_name)
                 self._events.publish(ObjectRef.of(pod), "Warning", "PreferredAntiAffinity", message)
 
     def too_dear(self, snapshot: Snapshot, plan: SchedulingPlan, premium: float | None) -> None:

@@ -67,7 +67,7 @@ def pod_digest(pod: Pod) -> str:
 def new_pods(node: StateNode, known: Iterable[str]) -> list[str]:
     """Return pods (namespace/name) that would have to move and are not among these digests."""
     digests = frozenset(known)
-    return ["/".join(pod.key) for pod in leaving_pods(node) if pod_digest(pod) not in digests]
+    return [pod.full_name for pod in leaving_pods(node) if pod_digest(pod) not in digests]
 
 
 def write_approval(approval: Approval) -> str:

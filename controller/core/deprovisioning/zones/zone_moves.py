@@ -144,9 +144,7 @@ def _candidates(crowd: _Crowd, name: str, given: MethodInput) -> Sequence[Candid
     return [
         each
         for each in given.candidates
-        if each.provisioner.name == name
-        and each.node.node.zone == crowd.zone
-        and consolidatable(each)
+        if _movable(each, {name: crowd})
         and each.price is not None
         and each.name not in given.held_back
         and each.name not in given.required
