@@ -49,7 +49,10 @@ CATALOG = {"default": six_types()}
 )
 def test_only_pods_that_wait_for_capacity_are_provisioned(changed: dict[str, Any], waits: bool) -> None:
     """Better than Karpenter v0.27: pods that ended or are being deleted launch nothing."""
-    assert provisionable(replace(pending_pod(), **changed)) is waits
+    pod = replace(pending_pod(), **changed)
+    preempted = running_pod(node="n", pod_fields={"deleted_at": 5.0}, priority=pod.spec.priority - 1)
+    cluster = snapshot(nodes=[state_node(node=node(name="n"), pods=(preempted,))])
+    assert provisionable(pod, cluster) is waits
 
 
 def test_a_pod_may_opt_out() -> None:
