@@ -299,10 +299,11 @@ class SettingsConfig(TypedDict):
     karpenter.sh/on-demand:PreferNoSchedule: kube-scheduler places pods that do not tolerate it elsewhere while
     there is room, so that they take none from pods which must be on demand. No pod waits for it.
     """
-    open_together: NotRequired[bool]
-    """Nodes of one plan whose pods differ in their requests are created cordoned, and are uncordoned together once
-    all are Ready, at the latest 10 s after the first: kube-scheduler would else fill the first ones with pods
-    planned for the others, and then lack room for some. DaemonSets' pods run meanwhile.
+    place_as_planned: NotRequired[bool]
+    """Nodes of one plan whose pods differ in their requests are created cordoned. Once all are Ready, at the latest
+    10 s after the first, their pods are nominated to the nodes that they were planned for
+    (status.nominatedNodeName), and the nodes are uncordoned together. Without it kube-scheduler fills the first
+    nodes with pods planned for others, and then lacks room for some. Pods of DaemonSets run meanwhile.
     """
     node_repair: NotRequired[bool]
     """Remove nodes that stay unhealthy: not Ready for `nodeRepairAfter`, or with a failing condition of the EKS node

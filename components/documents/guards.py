@@ -19,6 +19,10 @@ WEBHOOK_GUARD = "karpenter-webhook-configurations"
 
 _VERSION = "admissionregistration.k8s.io/v1"
 _POD_META_FIELDS = ("finalizers", "generateName", "labels", "ownerReferences")
+_POD_STATUS_FIELDS = (
+    "conditions", "containerStatuses", "ephemeralContainerStatuses", "hostIP", "initContainerStatuses", "message", "phase",
+    "podIP", "podIPs", "qosClass", "reason", "startTime",
+)  # fmt: skip
 _WEBHOOK_META_FIELDS = ("annotations", "finalizers", "labels", "ownerReferences")
 _HOOK_FIELDS = (
     "admissionReviewVersions", "failurePolicy", "matchConditions", "matchPolicy", "namespaceSelector", "objectSelector",
@@ -27,9 +31,11 @@ _HOOK_FIELDS = (
 
 
 def pod_guard(namespace: str) -> dict[str, dict[str, Any]]:
-    """A policy by which the controller may change two annotations of pods, and its binding, each by a unique key."""
-    may = f"may change the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods alone"
-    return _guard("pod-guard", POD_GUARD, namespace, "", ("pods",), _only_our_annotations(), may)
+    """A policy by which the controller may change two annotations of pods, and of pending ones the nominated node, and
+    its binding, each by a unique key."""
+    may = f"may change the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods alone, and nominate pending ones"
+    unchanged = [*_only_our_annotations(), _only_the_nomination()]
+    return _guard("pod-guard", POD_GUARD, namespace, "", ("pods", "pods/status"), unchanged, may)
 
 
 def webhook_guard(namespace: str) -> dict[str, dict[str, Any]]:
@@ -86,6 +92,13 @@ def _only_our_annotations() -> list[str]:
         within("object", new, "oldObject", old),
         within("oldObject", old, "object", new),
     ]
+
+
+def _only_the_nomination() -> str:
+    """A CEL expression: an update of the status is of a pod without a node, and but for the nominated node its fields
+    are as before."""
+    fields = [f"object.status.?{name} == oldObject.status.?{name}" for name in _POD_STATUS_FIELDS]
+    return f"request.subResource != 'status' || (!has(oldObject.spec.nodeName) && {' && '.join(fields)})"
 
 
 def _only_ca_bundles() -> str:
