@@ -106,6 +106,7 @@ def test_every_key_is_read() -> None:
         "surgeSingleReplicas": "true",
         "podDeletionCost": "false",
         "onDemandTaint": "false",
+        "placeAsPlanned": "false",
         "nodeRepair": "false",
         "nodeRepairAfter": "45m",
         "initializationDeadline": "20m",

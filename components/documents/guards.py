@@ -20,8 +20,8 @@ WEBHOOK_GUARD = "karpenter-webhook-configurations"
 _VERSION = "admissionregistration.k8s.io/v1"
 _POD_META_FIELDS = ("finalizers", "generateName", "labels", "ownerReferences")
 _POD_STATUS_FIELDS = (
-    "conditions", "containerStatuses", "ephemeralContainerStatuses", "hostIP", "initContainerStatuses", "message", "phase",
-    "podIP", "podIPs", "qosClass", "reason", "startTime",
+    "conditions", "containerStatuses", "ephemeralContainerStatuses", "hostIP", "initContainerStatuses", "message",
+    "phase", "podIP", "podIPs", "qosClass", "reason", "startTime",
 )  # fmt: skip
 _WEBHOOK_META_FIELDS = ("annotations", "finalizers", "labels", "ownerReferences")
 _HOOK_FIELDS = (
@@ -33,7 +33,8 @@ _HOOK_FIELDS = (
 def pod_guard(namespace: str) -> dict[str, dict[str, Any]]:
     """A policy by which the controller may change two annotations of pods, and of pending ones the nominated node, and
     its binding, each by a unique key."""
-    may = f"may change the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods alone, and nominate pending ones"
+    ours = f"the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods alone"
+    may = f"may change {ours}, and of pending ones the nominated node"
     unchanged = [*_only_our_annotations(), _only_the_nomination()]
     return _guard("pod-guard", POD_GUARD, namespace, "", ("pods", "pods/status"), unchanged, may)
 

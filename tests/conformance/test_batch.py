@@ -39,20 +39,31 @@ CATALOG = {"default": six_types()}
     [
         ({}, True),
         ({"node_name": "n"}, False),
-        ({"nominated_node_name": "n"}, False),
         ({"unschedulable": False}, False),
         ({"owners": (daemon_owner(),)}, False),
         ({"phase": "Failed"}, False),
         ({"deleted_at": 5.0}, False),
     ],
-    ids=["plain", "bound", "preempting", "not-tried-yet", "daemon", "ended", "being-deleted"],
+    ids=["plain", "bound", "not-tried-yet", "daemon", "ended", "being-deleted"],
 )
 def test_only_pods_that_wait_for_capacity_are_provisioned(changed: dict[str, Any], waits: bool) -> None:
     """Better than Karpenter v0.27: pods that ended or are being deleted launch nothing."""
-    pod = replace(pending_pod(), **changed)
-    preempted = running_pod(node="n", pod_fields={"deleted_at": 5.0}, priority=pod.spec.priority - 1)
-    cluster = snapshot(nodes=[state_node(node=node(name="n"), pods=(preempted,))])
-    assert provisionable(pod, cluster) is waits
+    assert provisionable(replace(pending_pod(), **changed), snapshot()) is waits
+
+
+@pytest.mark.parametrize(
+    ("priority", "deleted_at", "waits"),
+    [(4, 5.0, False), (4, None, True), (5, 5.0, True)],
+    ids=["preempted", "stays", "ends for another reason"],
+)
+def test_a_nominated_pod_waits_for_a_node_unless_kube_scheduler_removes_others_for_it(
+    priority: int, deleted_at: float | None, waits: bool
+) -> None:
+    """Better than Karpenter v0.27, which launches nothing for a pod that anybody has nominated."""
+    nominated = pending_pod(priority=5, pod_fields={"nominated_node_name": "n"})
+    other = running_pod(node="n", priority=priority, pod_fields={"deleted_at": deleted_at})
+    cluster = snapshot(pending=[nominated], nodes=[state_node(node=node(name="n"), pods=(other,))])
+    assert provisionable(nominated, cluster) is waits
 
 
 def test_a_pod_may_opt_out() -> None:

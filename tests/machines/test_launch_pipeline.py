@@ -77,6 +77,16 @@ def test_nodes_are_left_to_pods_that_must_be_on_demand_where_the_setting_says_so
     assert launch.request.node_taints == taints
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_nodes_of_a_plan_open_together_where_the_policy_says_so(wanted: bool) -> None:
+    pods = [factories.pending_pod(name=size, requests={"cpu": size}) for size in ("1", "2")]
+    nodes = [replace(NODE, pods=(pod.key,)) for pod in pods]
+    view = replace(snapshot(provisioner=FREE), pods=FrozenMap({pod.key: pod for pod in pods}))
+    launches = prepare(nodes, view, CATALOG, view.pods, LaunchPolicy(open_together=wanted)).launches
+    groups = {launch.request.opens_with for launch in launches}
+    assert groups == {launches[0].request.token if wanted else ""}
+
+
 def test_every_node_of_a_provisioner_that_went_away_or_has_no_template_is_refused() -> None:
     (refusal,) = prepared(snapshot(provisioner=factories.provisioner(deleted_at=1.0))).refused
     assert refusal.reason == "Provisioner default went away before the launch"

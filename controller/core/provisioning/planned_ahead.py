@@ -10,13 +10,13 @@ are planned for as well: it will mark them, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey, PodSpec
-from controller.core.provisioning.plan import ExistingPlacement, SchedulingProblem
+from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.problem import build, opted_out, preempting, provisionable, serves
 from controller.core.provisioning.topology.running_pods import selector_keys
 from controller.core.state.snapshot import Snapshot
@@ -102,14 +102,13 @@ def room_problem(snapshot: Snapshot, others: Sequence[Pod]) -> SchedulingProblem
     return replace(problem, nodes=ready)
 
 
-def with_bound(snapshot: Snapshot, placements: Iterable[ExistingPlacement]) -> Snapshot:
-    """The snapshot in which the placed pods are bound to their nodes."""
+def with_bound(snapshot: Snapshot, placed: Mapping[str, Sequence[PodKey]]) -> Snapshot:
+    """Return the snapshot with the placed pods (by node) bound to their nodes."""
     nodes, bound = dict(snapshot.nodes), dict[PodKey, Pod]()
-    for placement in placements:
-        node = nodes[placement.node]
-        arrived = [replace(snapshot.pods[key], node_name=node.name) for key in placement.pods]
+    for name, keys in placed.items():
+        arrived = [replace(snapshot.pods[key], node_name=name) for key in keys]
         bound.update((pod.key, pod) for pod in arrived)
-        nodes[node.name] = replace(node, pods=tuple(sorted((*node.pods, *arrived), key=lambda pod: pod.key)))
+        nodes[name] = replace(nodes[name], pods=tuple(sorted((*nodes[name].pods, *arrived), key=lambda pod: pod.key)))
     if not bound:
         return snapshot
     return replace(snapshot, nodes=FrozenMap(nodes), pods=FrozenMap({**snapshot.pods, **bound}))

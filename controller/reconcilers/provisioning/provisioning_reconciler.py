@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -104,8 +105,12 @@ class ProvisioningReconciler:
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._count, self._bound_at, self._planned_at, self._nominated_at = 0, -math.inf, -math.inf, -math.inf
         """How many pods were to be planned for; when they became fewer, were planned for and nominated last."""
-        self._elsewhere = self._tied = False
-        """Whether a planned pod was bound to another node than planned; whether pods of the plan depend on others."""
+        self._elsewhere = False
+        """Whether a planned pod was bound to another node than planned."""
+        self._tied: frozenset[str] = frozenset()
+        """Planned pods whose placement depends on where other pods run, by uid."""
+        self._on_the_way: set[str] = set()
+        """Planned pods, by uid, whose nodes are on their way: a new plan leaves them where they are."""
         self._plans = PlanLog(self.name)
         self._guards = GuardEvents(self._events, self._ledger.recorder)
         self._headroom_at = self._clock.monotonic()
@@ -135,7 +140,8 @@ class ProvisioningReconciler:
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
         triggers = self._triggers(snapshot)
-        self._window = self._window.observe(now, triggers, times, self._on_their_way(snapshot, len(triggers), now))
+        self._on_the_way = self._on_their_way(snapshot, len(triggers), now)
+        self._window = self._window.observe(now, triggers, times, self._on_the_way)
         closes_at = self._window.closes_at(times)
         self._planning.unplanned = closes_at is not None
         first = (
@@ -198,8 +204,8 @@ class ProvisioningReconciler:
         if binding and now - self._nominated_at >= BINDING_SECONDS:
             self._nominated_at = now
             self._renew_nominations(snapshot)
-        if self._bound_elsewhere(snapshot) and self._tied and not binding:
-            self._expected.clear()
+        if self._bound_elsewhere(snapshot) and not binding:
+            self._expected = {uid: each for uid, each in self._expected.items() if uid not in self._tied}
         return {uid for uid, each in self._expected.items() if each.node in names}
 
     def _bound_elsewhere(self, snapshot: Snapshot) -> bool:
@@ -300,8 +306,10 @@ class ProvisioningReconciler:
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(record, pods, reason)
-        self._expected, self._elsewhere = {}, False
-        self._tied = any(map(depends_on_pods, {id(pod.spec): pod for pod in problem.pending}.values()))
+        self._expected = {uid: each for uid, each in self._expected.items() if uid in self._on_the_way}
+        self._elsewhere = False
+        self._tied &= self._on_the_way
+        self._tied |= {pod.uid for pod in problem.pending if depends_on_pods(pod)}
         for each in plan.existing:
             self._expect(snapshot, each.node, each.pods)
         for placement in plan.existing:
@@ -323,12 +331,13 @@ class ProvisioningReconciler:
     def _posed(self, snapshot: Snapshot, view: CatalogView) -> tuple[SchedulingProblem, frozenset[PodKey]]:
         """Build the problem of all pods to plan for; return it with the keys of those that are planned ahead."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
+        staged = with_bound(staged, self._planned_before(staged))
         pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
         to_come = pods_to_come(staged) if self._plans_ahead() and self._settings.current.plan_ahead_owners else ()
         ahead = (*pods.ahead, *to_come)
         if pods.others or (ahead and pods.apart):
             room, _ = self._solve(room_problem(staged, (*pods.others, *pods.apart)), view, budget_seconds=0.0)
-            staged = with_bound(staged, room.existing)
+            staged = with_bound(staged, {placement.node: placement.pods for placement in room.existing})
             have_room = {key for placement in room.existing for key in placement.pods}
             ahead = (*ahead, *(pod for pod in pods.others if pod.key not in have_room))
         if not ahead:
@@ -337,6 +346,16 @@ class ProvisioningReconciler:
         if to_come:
             staged = replace(staged, pods=FrozenMap({**staged.pods, **{pod.key: pod for pod in to_come}}))
         return build(staged, view.types, pods=wanted_now, skipped=skipped), frozenset(pod.key for pod in ahead)
+
+    def _planned_before(self, snapshot: Snapshot) -> dict[str, list[PodKey]]:
+        """Return the pods whose nodes are on their way, by node, as the last plan has them."""
+        names = {name: node.name for node in snapshot.nodes.values() for name in names_of(node.node)}
+        placed: defaultdict[str, list[PodKey]] = defaultdict(list)
+        for uid, each in self._expected.items():
+            pod, node = snapshot.pods.get(each.key), names.get(each.node)
+            if uid in self._on_the_way and node and pod is not None and pod.uid == uid and not pod.node_name:
+                placed[node].append(pod.key)
+        return placed
 
     def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
         """Return the pods on new nodes that stopped waiting while the plan was computed."""

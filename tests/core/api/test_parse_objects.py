@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.api import parse
+from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Taint
 from controller.core.api.pod import LabelSelector, NodeSelectorTerm, PodVolume, SelectorRequirement, Toleration
 from tests.core.api.test_parse_pod import JSON
@@ -42,6 +43,16 @@ def test_node() -> None:
 def test_a_node_that_has_said_nothing_yet_is_not_ready_and_has_no_room() -> None:
     node = parse.parse_node({"metadata": {"name": "n"}})
     assert (node.ready, node.capacity, node.allocatable, node.taints) == (False, {}, {}, ())
+
+
+def test_a_node_that_is_about_to_be_opened_counts_as_open() -> None:
+    """It was created cordoned, and is uncordoned with the other nodes of its plan: plans count on it."""
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-11-23T12:00:00Z"}
+    spec = {"unschedulable": True, "taints": [cordon, {"key": "dedicated", "effect": "NoSchedule"}]}
+    closed = parse.parse_node({"metadata": {"name": "n", "annotations": {OPENS_WITH: "plan"}}, "spec": spec})
+    assert (closed.unschedulable, [taint.key for taint in closed.taints]) == (False, ["dedicated"])
+    cordoned = parse.parse_node({"metadata": {"name": "n"}, "spec": spec})
+    assert (cordoned.unschedulable, [taint.key for taint in cordoned.taints]) == (True, [cordon["key"], "dedicated"])
 
 
 def test_daemon_set_gives_the_pod_that_its_controller_would_make() -> None:

@@ -62,6 +62,20 @@ def test_an_adopted_instance_keeps_its_launch_token() -> None:
     assert document["metadata"]["annotations"][LAUNCH_TOKEN] == "from-tag"
 
 
+def test_a_node_that_opens_together_with_others_is_created_cordoned() -> None:
+    document = node_document(INSTANCE, PROVISIONER, marks={keys.OPENS_WITH: "plan"})
+    assert document["spec"]["unschedulable"] is True
+    assert document["metadata"]["annotations"][keys.OPENS_WITH] == "plan"
+    assert "unschedulable" not in node_document(INSTANCE, PROVISIONER)["spec"]
+
+
+def test_a_node_whose_kubelet_was_faster_is_open_and_stays_so() -> None:
+    document = node_document(INSTANCE, PROVISIONER, marks={keys.OPENS_WITH: "plan"})
+    patch = missing_metadata(Node(name=INSTANCE.node_name), document)
+    assert keys.OPENS_WITH not in patch["metadata"].get("annotations", {})
+    assert "unschedulable" not in patch.get("spec", {})
+
+
 def test_a_complete_node_lacks_nothing() -> None:
     document = node_document(INSTANCE, PROVISIONER)
     assert missing_metadata(parse_node(document), document) == {}

@@ -47,6 +47,12 @@ def test_the_cloud_controllers_taint_holds_it_back() -> None:
     assert "uninitialized:NoSchedule is still there" in not_initialized_because(node, PROVISIONER)
 
 
+def test_a_node_that_is_not_open_to_pods_is_not() -> None:
+    """It is opened soon, together with the other nodes of its plan."""
+    node = fresh(allocatable=GPU, annotations={keys.OPENS_WITH: "plan"})
+    assert "opened to pods together" in not_initialized_because(node, PROVISIONER, EXPECTED)
+
+
 def test_a_taint_of_the_same_key_and_another_effect_does_not() -> None:
     node = fresh(allocatable=GPU, taints=(Taint("cilium", "", "NoSchedule"),))
     assert not_initialized_because(node, PROVISIONER, EXPECTED) == ""

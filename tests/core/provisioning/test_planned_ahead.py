@@ -38,13 +38,21 @@ def ahead(*pods: Pod) -> list[str]:
         ({"requests": {"cpu": "2"}}, False),
         ({"owner": factories.daemon_owner()}, False),
         ({"pod_fields": {"deleted_at": 1.0}}, False),
-        ({"pod_fields": {"nominated_node_name": "other"}}, False),  # it preempts others there
         ({"pod_fields": {"node_name": "other"}}, False),
         ({"pod_fields": {"phase": "Failed"}}, False),
     ],
 )
 def test_pods_count_ahead_that_the_filters_treat_like_the_marked_one(fields: dict[str, Any], counts: bool) -> None:
     assert ahead(factories.pod(name="next", **fields)) == (["next"] if counts else [])
+
+
+def test_a_pod_that_preempts_others_does_not_count_ahead() -> None:
+    preempting = factories.pod(name="next", priority=5, pod_fields={"nominated_node_name": "n"})
+    victim = factories.running_pod(node="n", priority=4, pod_fields={"deleted_at": 1.0})
+    there = factories.state_node(node=factories.node(name="n"), pods=(victim,))
+    marked = factories.pending_pod(name="marked", priority=5)
+    assert untried(snapshot(marked, preempting, nodes=[there])).ahead == ()
+    assert untried(snapshot(marked, preempting)).ahead == (preempting,)
 
 
 def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:

@@ -1,0 +1,164 @@
+"""Nodes that are created cordoned are opened together, with their pods nominated, over the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core.api.labels import OPENS_WITH
+from controller.core.machines.node_documents import node_document
+from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
+from controller.core.state.snapshot import Snapshot
+from controller.errors import KubeError
+from controller.kube.resources import NODES, PODS, Resource
+from controller.reconcilers.nodes.opening_reconciler import MOST_NOMINATIONS, OPEN_SECONDS, OpeningReconciler
+from tests.core.instances import cloud_instance
+from tests.reconcilers.conftest import World
+
+
+def launched(world: World, number: int, group: str = "plan") -> str:
+    """A cordoned node as a launch leaves it; its name."""
+    instance = world.cloud.add(cloud_instance(number=number))
+    provisioner = world.informers.snapshot().provisioners["default"]
+    document = node_document(instance, provisioner, token=f"token-{number}", marks={OPENS_WITH: group})
+    world.add_node(document, ready=False)
+    return instance.node_name
+
+
+def two_nodes(world: World) -> list[str]:
+    world.add_provisioner()
+    return [launched(world, number) for number in (1, 2)]
+
+
+def expect(world: World, pod: str, number: int) -> None:
+    """As a plan does, before its node has a name."""
+    uid = world.add_pod(pod)["metadata"]["uid"]
+    expected = dict(world.context.planning.expected)
+    world.context.planning.expected = {**expected, uid: ExpectedPod(("default", pod), stand_in_name(f"token-{number}"))}
+
+
+def cordoned(world: World, name: str) -> bool:
+    document = world.node(name)
+    assert (OPENS_WITH in document["metadata"]["annotations"]) is document["spec"].get("unschedulable", False)
+    return OPENS_WITH in document["metadata"]["annotations"]
+
+
+def nomination(world: World, pod: str) -> str:
+    status = world.kube.get(PODS, pod, "default")["status"]
+    return str(status.get("nominatedNodeName", ""))
+
+
+def all_open(snapshot: Snapshot) -> bool:
+    return not any(OPENS_WITH in node.node.annotations for node in snapshot.nodes.values())
+
+
+def test_they_open_when_all_are_ready_and_pods_are_nominated_before(world: World) -> None:
+    first, second = two_nodes(world)
+    expect(world, "a", 1)
+    expect(world, "b", 2)
+    loop = OpeningReconciler(world.context)
+    world.come_up(first)
+    assert loop.reconcile(world.caught_up()) <= OPEN_SECONDS
+    assert cordoned(world, first)
+    assert nomination(world, "a") == "", "kube-scheduler would clear it: the node is cordoned"
+    world.come_up(second)
+    loop.reconcile(world.caught_up())
+    assert not cordoned(world, first)
+    assert not cordoned(world, second)
+    assert (nomination(world, "a"), nomination(world, "b")) == (first, second)
+
+
+def test_a_node_that_does_not_come_holds_the_others_up_for_ten_seconds(world: World) -> None:
+    first, second = two_nodes(world)
+    expect(world, "b", 2)
+    loop = OpeningReconciler(world.context)
+    world.come_up(first)
+    loop.reconcile(world.caught_up())
+    world.clock.ahead_seconds = OPEN_SECONDS
+    loop.reconcile(world.caught_up())
+    assert not cordoned(world, first)
+    assert cordoned(world, second)
+    assert nomination(world, "b") == ""
+
+
+def test_a_node_that_is_deleted_is_neither_opened_nor_waited_for(world: World) -> None:
+    first, second = two_nodes(world)
+    world.come_up(first)
+    world.kube.delete(NODES, second)
+    world.until(lambda snapshot: snapshot.nodes[second].leaving)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert not cordoned(world, first)
+    assert cordoned(world, second)
+
+
+def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world: World) -> None:
+    names = two_nodes(world)
+    for pod, number in (("a", 1), ("bound", 1), ("b", 2)):
+        expect(world, pod, number)
+    for name in names:
+        world.come_up(name)
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(world.caught_up())
+    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": names[1]}}
+    world.kube.create(PODS, {**binding, "metadata": {"name": "bound"}}, "default", subresource="binding", name="bound")
+    for _ in range(MOST_NOMINATIONS + 2):
+        cleared = {"status": {"nominatedNodeName": None}}
+        world.kube.patch(PODS, "a", cleared, namespace="default", subresource="status")
+        loop.reconcile(world.caught_up())
+        bound = world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"]
+    assert world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"] == bound
+    assert nomination(world, "a") == "", "kube-scheduler never agreed: it may place the pod elsewhere"
+    assert nomination(world, "b") == names[1]
+
+
+def test_with_the_setting_off_what_is_closed_opens_as_it_is_ready(world: World) -> None:
+    first, second = two_nodes(world)
+    expect(world, "a", 1)
+    world.change_settings(place_as_planned=False)
+    world.come_up(first)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert not cordoned(world, first)
+    assert cordoned(world, second)
+    assert nomination(world, "a") == ""
+
+
+def refuse(world: World, monkeypatch: pytest.MonkeyPatch, refused: Resource) -> None:
+    """Patches of a kind fail until the monkeypatch is undone."""
+    patch = world.kube.patch
+
+    def failing(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
+        if resource == refused:
+            raise KubeError(f"{resource.kind} {name}: refused", 403)
+        return patch(resource, name, *given, **fields)
+
+    monkeypatch.setattr(world.kube, "patch", failing)
+
+
+def test_the_next_leader_opens_what_the_last_one_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows no plan: the pods are kube-scheduler's to place. Killed between the nominations and the opening."""
+    names = two_nodes(world)
+    expect(world, "a", 1)
+    for name in names:
+        world.come_up(name)
+    refuse(world, monkeypatch, NODES)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    monkeypatch.undo()
+    assert all(cordoned(world, name) for name in names)
+    assert nomination(world, "a") == names[0]
+    world.context.planning.expected = {}
+    world.passes(OpeningReconciler(world.context), all_open)
+
+
+def test_where_pods_cannot_be_nominated_the_nodes_open_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ClusterRole is of an earlier release, say."""
+    names = two_nodes(world)
+    expect(world, "a", 1)
+    for name in names:
+        world.come_up(name)
+    refuse(world, monkeypatch, PODS)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    monkeypatch.undo()
+    assert not any(cordoned(world, name) for name in names)
