@@ -86,17 +86,15 @@ class Command(click.Command):
             click.echo(f"nodeless {self.name}: {where}{error.strerror or error}", err=True)
             ctx.exit(FAILED)
         except Exception as error:
-            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort) or _traceback_asked():
+            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort):
+                raise
+            if os.environ.get("NODELESS_TRACEBACK"):
                 raise
             text = (
                 f"{type(error).__name__}: {error}; a fault of nodeless: report it with what NODELESS_TRACEBACK=1 adds"
             )
             click.echo(f"nodeless {self.name}: {text}", err=True)
             ctx.exit(FAILED)
-
-
-def _traceback_asked() -> bool:
-    return bool(os.environ.get("NODELESS_TRACEBACK"))
 
 
 def output_option(*more: str) -> Callable[[F], F]:

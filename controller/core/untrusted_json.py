@@ -7,6 +7,7 @@ deep nesting, no OverflowError by a number of 400 digits).
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,18 @@ def read_object(text: str | bytes, most_bytes: int = MOST_BYTES) -> dict[str, An
     if not isinstance(decoded, dict):
         raise UnreadableJsonError("is not a JSON object")
     return decoded
+
+
+def unpacked(packed: bytes, most_bytes: int) -> bytes:
+    """Unpack gzip to at most `most_bytes`: a small text may unpack to gigabytes. Raises UnreadableJsonError."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header
+    try:
+        text = unpacker.decompress(packed, most_bytes)
+    except zlib.error as error:
+        raise UnreadableJsonError(f"cannot be unpacked: {error}") from None
+    if not unpacker.eof:
+        raise UnreadableJsonError(f"is cut off, or has more than {most_bytes} bytes")
+    return text
 
 
 def _check(decoded: object) -> None:

@@ -15,9 +15,13 @@ from typing import Any
 
 
 class BoundedServer(ThreadingMixIn, TCPServer):
-    """A TCP server with a thread for each connection, MOST_CONNECTIONS at once; more are closed at once."""
+    """A TCP server with a thread for each connection; connections beyond `most_connections` are closed at once.
+
+    It listens on IPv6 and IPv4 by one socket, where the machine has both.
+    """
 
     daemon_threads = True
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     most_connections = 100
     first_seconds = 10.0
     """From a connection's start to its deadline; `allow` moves it."""
@@ -28,6 +32,12 @@ class BoundedServer(ThreadingMixIn, TCPServer):
         """By the id of the accepted connection: what to shut down, and when by the monotonic clock."""
         self._guard = threading.Lock()
         super().__init__(*args, **options)
+
+    def server_bind(self) -> None:
+        """Bind; an IPv6 socket accepts IPv4, too."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the connection, if there is a place."""

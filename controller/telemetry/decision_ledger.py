@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from controller.core.cloud import Catalog
 from controller.core.decisions.decision import KINDS, Decision, Entry, entry_of, shortened
 from controller.core.decisions.standing import Standing
 from controller.core.state.snapshot import Snapshot
-from controller.core.untrusted_json import read_object
+from controller.core.untrusted_json import UnreadableJsonError, read_object, unpacked
 from controller.runtime.clock import Clock
 from controller.runtime.metrics import (
     DECISIONS,
@@ -221,19 +220,10 @@ def _count(query: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _unpacked(packed: bytes) -> bytes:
-    """The unpacked bytes, MOST_UNPACKED_BYTES at most: a small ConfigMap may unpack to gigabytes. Raises ValueError."""
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header
-    unpacked = unpacker.decompress(packed, MOST_UNPACKED_BYTES)
-    if not unpacker.eof:
-        raise ValueError(f"it is cut off, or has more than {MOST_UNPACKED_BYTES} bytes")
-    return unpacked
-
-
 def _read(packed: bytes, recorder: Recorder) -> Iterable[Entry]:
     try:
-        lines = _unpacked(packed).splitlines() if packed else []
-    except (ValueError, zlib.error) as error:
+        lines = unpacked(packed, MOST_UNPACKED_BYTES).splitlines() if packed else []
+    except UnreadableJsonError as error:
         recorder.count(UNREADABLE_RECORDS, RECORD)
         _log.warning("Decisions on record cannot be read; a new record begins", error=str(error))
         return

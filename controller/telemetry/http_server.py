@@ -5,7 +5,6 @@ Each request has its own thread, so that scrapes do not wait for each other. Idl
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -76,7 +75,9 @@ class PageServer:
         self._name = name
         self.routes: dict[str, Route] = dict(routes or {})
         self._server = _bind(port, name, self.routes, guarded or Guarded())
-        self._thread = threading.Thread(target=self._serve, name=f"serve-{name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.2,), name=f"serve-{name}", daemon=True
+        )
 
     @property
     def port(self) -> int:
@@ -94,21 +95,10 @@ class PageServer:
             self._server.shutdown()
         self._server.server_close()
 
-    def _serve(self) -> None:
-        self._server.serve_forever(poll_interval=0.2)
-
 
 class _Server(BoundedServer, HTTPServer):
-    """IPv6 and IPv4 on one socket, where the machine has both."""
-
     most_connections = MAX_CONNECTIONS
     first_seconds = CLIENT_SECONDS
-    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-
-    def server_bind(self) -> None:
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
         """Log at level debug: usually the client has closed the connection."""

@@ -8,7 +8,6 @@ The key is never written to a file system: the container's is read-only.
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -127,15 +126,7 @@ class _Listener(BoundedServer):
         self.draining = False
         self.large = threading.BoundedSemaphore(MAX_LARGE_BODIES)
         self._open: set[ssl.SSLSocket] = set()
-        dual = socket.has_dualstack_ipv6()
-        self.address_family = socket.AF_INET6 if dual else socket.AF_INET
-        super().__init__(("::" if dual else "0.0.0.0", port), _Handler)  # noqa: S104 - the cluster calls it
-
-    def server_bind(self) -> None:
-        """Bind; an IPv6 socket also accepts IPv4."""
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+        super().__init__(("", port), _Handler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Do the TLS handshake, then answer request after request."""

@@ -23,6 +23,7 @@ class Echo(BaseRequestHandler):
 
 
 class Server(BoundedServer):
+    address_family = socket.AF_INET
     allow_reuse_address = True
     most_connections = 3
     first_seconds = 3600.0

@@ -5,18 +5,12 @@ from __future__ import annotations
 from controller.aws.amifamily.al2023 import AL2023
 from controller.aws.amifamily.bottlerocket import BOTTLEROCKET
 from controller.aws.amifamily.eks_bootstrap import AL2, UBUNTU
-from controller.aws.amifamily.family import AMIFamily, Bootstrap
+from controller.aws.amifamily.family import AMIFamily
 from controller.core.api.nodetemplate import AWSNodeTemplate, default_ami_family
 from controller.errors import NodeTemplateError
 
-
-def _custom_user_data(bootstrap: Bootstrap) -> str:
-    """spec.userData, byte for byte."""
-    return bootstrap.custom or ""
-
-
-CUSTOM = AMIFamily(name="Custom", aliases=(), user_data=_custom_user_data, ignored_kubelet_fields=("*",))
-"""An image of the user's own, named by spec.amiSelector."""
+CUSTOM = AMIFamily("Custom", aliases=(), user_data=lambda boot: boot.custom or "", ignored_kubelet_fields=("*",))
+"""An image of the user's own, named by spec.amiSelector; its user data is spec.userData, byte for byte."""
 FAMILIES = {family.name: family for family in (AL2, AL2023, BOTTLEROCKET, UBUNTU, CUSTOM)}
 
 

@@ -11,14 +11,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller.aws.amifamily.family import GIB
 from controller.aws.api.type_info import TypeInfo
+from controller.aws.network.node_addresses import PREFIX_ADDRESSES
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.api.quantity import nanos, resources, units_ceil
+from controller.core.cloud import Interfaces
 
 MIB = 2**20
-GIB = 2**30
 GB = 10**9
 """Unit in which EC2 states the size of instance stores."""
 
@@ -31,9 +33,6 @@ DEFAULT_MAX_PODS = 110
 LARGE_VCPUS = 30
 LARGE_MAX_PODS = 250
 """AWS's recommendation for types with at least LARGE_VCPUS (max-pods-calculator.sh of awslabs/amazon-eks-ami)."""
-
-PREFIX_ADDRESSES = 16
-"""A delegated IPv4 prefix is a /28."""
 
 EVICTION_MEMORY_BYTES = 100 * MIB
 """The kubelet's default evictionHard memory.available."""
@@ -69,16 +68,22 @@ class CapacityRules:
     """NVMe disks of a type that has some are its data device, as one array."""
 
 
-def eni_limited_pods(info: TypeInfo, reserved: int = 0) -> int:
-    """Pods that the VPC CNI has addresses for: interfaces x (addresses per interface - 1) + 2 host-network pods.
+def interfaces(info: TypeInfo, reserved: int, prefixes: bool) -> Interfaces:
+    """Return the interfaces with addresses of pods, without `reserved` ones; prefixes are for Nitro types alone."""
+    usable = max(0, info.max_interfaces - reserved)
+    return Interfaces(usable, info.ipv4_per_interface, prefixes and info.hypervisor != "xen")
 
-    `reserved`: interfaces without addresses of pods.
+
+def eni_limited_pods(info: TypeInfo, reserved: int = 0) -> int:
+    """Return the pods that the VPC CNI has addresses for: interfaces x (addresses per interface - 1) + 2.
+
+    The 2 are pods of the host's network. `reserved`: interfaces without addresses of pods.
     """
     return max(0, info.max_interfaces - reserved) * (info.ipv4_per_interface - 1) + 2
 
 
-def prefix_limited_pods(info: TypeInfo, reserved: int = 0) -> int:
-    """Pods that the VPC CNI has addresses for with delegated prefixes, up to AWS's recommendation for the size.
+def prefix_limited_pods(info: TypeInfo, reserved: int) -> int:
+    """Return the pods that the VPC CNI has addresses for with delegated prefixes, up to AWS's recommendation.
 
     Source: max-pods-calculator.sh of awslabs/amazon-eks-ami. Types that are not Nitro have no prefixes.
     """

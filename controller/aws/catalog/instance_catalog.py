@@ -19,13 +19,13 @@ from cachetools import LRUCache
 from controller.aws.amifamily.images import Image, first_match
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.type_info import ARCHITECTURES, DERIVED, TypeInfo, parse_type
-from controller.aws.catalog.capacity import MIB, CapacityRules, capacity, overhead, pod_capacity
+from controller.aws.catalog.capacity import MIB, CapacityRules, capacity, interfaces, overhead, pod_capacity
 from controller.aws.catalog.cpu_credits import cpu_credits
 from controller.aws.catalog.learned_memory import LearnedMemory
 from controller.aws.catalog.node_charges import PUBLIC_ADDRESS
 from controller.aws.catalog.price_book import Prices
 from controller.aws.catalog.unavailable_offerings import Key
-from controller.core.cloud import InstanceType, Interfaces, Offering
+from controller.core.cloud import InstanceType, Offering
 from controller.core.scheduling.requirements import Requirement, Requirements
 
 if TYPE_CHECKING:
@@ -192,8 +192,6 @@ def unsold(info: TypeInfo, region: str, rules: CapacityRules) -> InstanceType:
 
     Raises ValueError when a quantity of the kubelet configuration cannot be read.
     """
-    prefixes = rules.prefix_delegation and info.hypervisor != "xen"
-    cards = Interfaces(max(0, info.max_interfaces - rules.reserved_enis), info.ipv4_per_interface, prefixes)
     return InstanceType(
         info.name,
         requirements(info.labels(region, pod_capacity(info, rules))),
@@ -201,7 +199,7 @@ def unsold(info: TypeInfo, region: str, rules: CapacityRules) -> InstanceType:
         overhead(info, rules),
         (),
         cpu_credits(info),
-        cards,
+        interfaces(info, rules.reserved_enis, rules.prefix_delegation),
     )
 
 

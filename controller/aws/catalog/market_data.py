@@ -13,6 +13,7 @@ from controller.aws.amifamily.images import Image
 from controller.aws.api import tags as tagging
 from controller.aws.api.clients import Clients
 from controller.aws.api.refresh_schedule import Read
+from controller.aws.api.type_info import TypeInfo
 from controller.aws.catalog.capacity import MIB, CapacityRules, pod_capacity
 from controller.aws.catalog.capacity_rules import capacity_rules
 from controller.aws.catalog.instance_catalog import InstanceTypeCatalog, Market, SoldTypes, SubnetZones
@@ -77,6 +78,11 @@ class MarketData:
         """Whether the instance types were read."""
         return self._catalog.sold is not None
 
+    @property
+    def _types(self) -> Mapping[str, TypeInfo]:
+        """The instance types by name; empty before the first read."""
+        return (self._catalog.sold or SoldTypes()).types
+
     def sold_types(self) -> SoldTypes:
         """The instance types and their zones, as last read. Raises CloudError before the first read."""
         sold = self._catalog.sold
@@ -108,7 +114,7 @@ class MarketData:
 
     def type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
         """Labels of a node of this type, none while it is not known; its instance's `tags` tell the pod density."""
-        info = self.sold_types().types.get(instance_type) if self.known else None
+        info = self._types.get(instance_type)
         if info is None:
             return {}
         rules = CapacityRules(
@@ -121,8 +127,7 @@ class MarketData:
 
     def learn_memory(self, told: Iterable[MeasuredMemory]) -> None:
         """Learn from nodes, measured by what EC2 states for their types; nothing before the types were read."""
-        types = self.sold_types().types if self.known else {}
-        self.memory.learn(told, {name: info.memory_mib * MIB for name, info in types.items()})
+        self.memory.learn(told, {name: info.memory_mib * MIB for name, info in self._types.items()})
 
     def count_running(self, instances: Iterable[CloudInstance]) -> int:
         """Tell the prices which running instances use up commitments; returns how many there are."""
@@ -160,8 +165,7 @@ class MarketData:
 
     def log_unpriced(self) -> None:
         """Log the types that have no on-demand price, and so no on-demand offerings, whenever their set changes."""
-        types = self.sold_types().types if self.known else {}
-        unpriced = frozenset(types) - self._pricing.prices.on_demand.keys()
+        unpriced = frozenset(self._types) - self._pricing.prices.on_demand.keys()
         if unpriced and unpriced != self._unpriced:
             self._log.info(
                 "Instance types without an on-demand price are not used on demand",

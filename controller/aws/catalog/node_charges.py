@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.aws.amifamily import family_of
+from controller.aws.amifamily.family import GIB
 from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice
 
-GIB = 2**30
 HOURS_A_MONTH = 730.0
 PUBLIC_ADDRESS = 0.005
 """$/hour, in every region."""

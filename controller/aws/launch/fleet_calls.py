@@ -80,7 +80,7 @@ class FleetCalls:
         addresses: dict[str, int] = {}
         for offering in offerings:
             kind = request.instance_types[offering.instance_type]
-            taken = node_addresses(kind, request.requests.get("pods", 1))
+            taken = node_addresses(kind.interfaces, request.requests.get("pods", 1))
             addresses[offering.zone] = min(taken, addresses.get(offering.zone, taken))
         subnets, reservation = self._subnets.reserve(request.template, addresses)
         overrides = tuple(

@@ -60,7 +60,7 @@ class OfferingChoice:
         pods = request.requests.get("pods", 1)
         asked = {offering.instance_type for offering in tier}
         kinds = [kind for name, kind in request.instance_types.items() if name in asked]
-        least = min((node_addresses(kind, pods) for kind in kinds), default=0)
+        least = min((node_addresses(kind.interfaces, pods) for kind in kinds), default=0)
         unmasked = [o for o in tier if (o.capacity_type, o.instance_type, o.zone) not in masked]
         zones = self._subnets.zones(request.template, least, {offering.zone for offering in unmasked})
         left = [offering for offering in unmasked if offering.zone in zones]

@@ -8,7 +8,7 @@ the node takes one of its own (`Subnets.for_pods`).
 
 from __future__ import annotations
 
-from controller.core.cloud import InstanceType, Interfaces
+from controller.core.cloud import Interfaces
 
 PREFIX_ADDRESSES = 16
 """A delegated IPv4 prefix is a /28."""
@@ -16,13 +16,8 @@ LEAST_FREE = 2
 """A node's own address and one of a pod: with fewer, a subnet is of no use."""
 
 
-def node_addresses(kind: InstanceType, pods: int) -> int:
-    """IPv4 addresses that a node of this type takes for so many pods; one for each pod where interfaces are unknown."""
-    return addresses(kind.interfaces, pods)
-
-
-def addresses(limits: Interfaces | None, pods: int) -> int:
-    """IPv4 addresses that a node with these interfaces takes for so many pods."""
+def node_addresses(limits: Interfaces | None, pods: int) -> int:
+    """Return the IPv4 addresses that a node with these interfaces takes for so many pods (None: one for each pod)."""
     pods = max(1, pods)
     if limits is None or limits.addresses < 2:
         return 1 + pods

@@ -10,8 +10,9 @@ import controller
 from controller.aws.account_check import SPOT_ROLE, caller, has_spot_role, quotas
 from controller.aws.api.aws_errors import translated
 from controller.aws.api.clients import Clients, make_clients
+from controller.aws.catalog.capacity import interfaces
 from controller.aws.catalog.shipped_tables import shipped_types
-from controller.aws.network.node_addresses import addresses
+from controller.aws.network.node_addresses import node_addresses
 from controller.aws.permissions import check_permissions
 from controller.aws.provider import AWSProvider
 from controller.cli.check.findings import Check, Finding, ok, problem, warning
@@ -19,7 +20,7 @@ from controller.cli.formatting import count, percent
 from controller.cli.inputs.sources import live_provider
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, PROVISIONER_NAME, REGION, SPOT
 from controller.core.api.provisioner import Provisioner
-from controller.core.cloud import Interfaces, TemplateStatus
+from controller.core.cloud import TemplateStatus
 from controller.core.scheduling.requirements import Requirements
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, CloudUnauthorizedError
@@ -190,10 +191,8 @@ def mean_addresses(snapshot: Snapshot, settings: Settings, region: str) -> float
     for node in snapshot.nodes.values():
         info = known.get(node.node.labels.get(INSTANCE_TYPE, ""))
         if info is not None and PROVISIONER_NAME in node.node.labels:
-            most = max(0, info.max_interfaces - settings.reserved_enis)
-            prefixes = settings.enable_prefix_delegation and info.hypervisor != "xen"
-            limits = Interfaces(most, info.ipv4_per_interface, prefixes)
-            taken.append(addresses(limits, sum(not pod.terminal for pod in node.pods)))
+            limits = interfaces(info, settings.reserved_enis, settings.enable_prefix_delegation)
+            taken.append(node_addresses(limits, sum(not pod.terminal for pod in node.pods)))
     return fmean(taken) if taken else 0.0
 
 

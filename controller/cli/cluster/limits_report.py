@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -70,9 +70,7 @@ def limit_statuses(
 def provisioner_limit_statuses(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[LimitStatus]:
     """A Provisioner's spec.limits, price limit, on-demand mix and headroom."""
     used = usage(cluster.snapshot, provisioner.name)
-    for resource, most in sorted((provisioner.limits or EMPTY).items()):
-        have, want = (bare_words(resource, amount) for amount in (used.get(resource, 0), most))
-        yield _limit(provisioner.name, resource, have, want, used.get(resource, 0), most)
+    yield from _resources(provisioner.name, used, provisioner.limits or EMPTY)
     yield from _price(cluster, provisioner)
     yield from _on_demand(cluster, provisioner)
     yield from _headroom(cluster, provisioner, now)
@@ -83,15 +81,21 @@ def _limit(owner: str, what: str, have: str, want: str, amount: float, most: flo
     return LimitStatus(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
 
 
+def _resources(
+    owner: str, used: Mapping[str, int], limits: Mapping[str, int], guard: str = ""
+) -> Iterator[LimitStatus]:
+    for resource, most in sorted(limits.items()):
+        have, want = (bare_words(resource, amount) for amount in (used.get(resource, 0), most))
+        yield _limit(owner, resource, have, want, used.get(resource, 0), most, guard)
+
+
 def _of_all(cluster: ClusterView, now: float) -> Iterator[LimitStatus]:
     limits, snapshot = cluster.settings.launch_limits or LaunchLimits(), cluster.snapshot
     if limits.price_per_hour is not None:
         spent, most = _spent(cluster, owned(snapshot)), limits.price_per_hour
         yield _limit(ALL, "$ an hour", money(spent), money(most), spent, most, "cluster-price")
     used = total(node.capacity for node in owned(snapshot) if not node.leaving)
-    for resource, allowed in sorted(limits.resources.items()):
-        have, want = (bare_words(resource, amount) for amount in (used.get(resource, 0), allowed))
-        yield _limit(ALL, resource, have, want, used.get(resource, 0), allowed, "cluster-resources")
+    yield from _resources(ALL, used, limits.resources, "cluster-resources")
     if limits.nodes_per_minute is not None:
         recent = sum(node.node.created > now - RATE_SECONDS for node in owned(snapshot))
         rate = limits.nodes_per_minute

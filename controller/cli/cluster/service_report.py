@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from controller.cli.cluster.simulation import Simulation
@@ -28,29 +28,21 @@ def ready_pods(snapshot: Snapshot) -> Iterator[tuple[Pod, str]]:
 
 def present_services(snapshot: Snapshot, services: Iterable[Service]) -> tuple[ServiceZones, ...]:
     """The Services that ask for traffic inside zones, with their Ready pods as endpoints."""
-    return _judged(services, lambda: (present_cpu(snapshot), ready_pods(snapshot)))
+    return _judged(services, present_cpu(snapshot), ready_pods(snapshot))
 
 
 def planned_services(simulation: Simulation) -> tuple[ServiceZones, ...]:
     """The same once the plan's nodes and all pods that it places are Ready."""
-    return _judged(simulation.services, lambda: (_planned_cpu(simulation), _placed(simulation)))
-
-
-def _judged(
-    services: Iterable[Service], look: Callable[[], tuple[ZoneCPU, Iterable[tuple[Pod, str]]]]
-) -> tuple[ServiceZones, ...]:
-    """Of those with a selector that ask for their zones; `look` is called once, and not without such a Service."""
-    asking = [each for each in services if each.asks_for_zones and each.selector]
-    if not asking:
-        return ()
-    zones, pods = look()
-    placed = list(pods)
-    return tuple(service_zones(each, zones, endpoint_zones(each, placed)) for each in asking)
-
-
-def _planned_cpu(simulation: Simulation) -> ZoneCPU:
     new = ((each.offering.zone, simulation.allocatable(each).get("cpu", 0)) for each in simulation.plan.new_nodes)
-    return present_cpu(simulation.problem.snapshot).plus(new)
+    zones = present_cpu(simulation.problem.snapshot).plus(new)
+    return _judged(simulation.services, zones, _placed(simulation))
+
+
+def _judged(services: Iterable[Service], zones: ZoneCPU, pods: Iterable[tuple[Pod, str]]) -> tuple[ServiceZones, ...]:
+    """Judge the Services with a selector that ask for traffic inside zones. pods: Ready ones, with their zones."""
+    asking = [each for each in services if each.asks_for_zones and each.selector]
+    placed = list(pods) if asking else []
+    return tuple(service_zones(each, zones, endpoint_zones(each, placed)) for each in asking)
 
 
 def _placed(simulation: Simulation) -> Iterator[tuple[Pod, str]]:

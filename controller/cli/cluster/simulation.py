@@ -48,13 +48,9 @@ class Simulation:
         """Cost / lower bound; None when the bound is 0."""
         return self.plan.cost_per_hour / self.bound.cost_per_hour if self.bound.cost_per_hour > 1e-9 else None
 
-    def type_of(self, node: PlannedNode) -> InstanceType:
-        """The catalog's entry of a planned node."""
-        return self.types[(node.provisioner, node.offering.instance_type)]
-
     def allocatable(self, node: PlannedNode) -> Resources:
-        """Allocatable of a planned node."""
-        return self.type_of(node).allocatable
+        """Return the allocatable resources of a planned node."""
+        return self.types[(node.provisioner, node.offering.instance_type)].allocatable
 
 
 def simulate(scenario: Scenario, source: TypeSource, budget_seconds: float = 1.0, *, gap: bool = False) -> Simulation:

@@ -127,15 +127,10 @@ class NodeGroup:
         """$/hour of all nodes."""
         return sum(node.offering.price for node in self.nodes)
 
-    @property
-    def zones(self) -> str:
-        """See `zones_of`."""
-        return zones_of(self.nodes)
 
-
-def zones_of(nodes: Iterable[PlannedNode]) -> str:
-    """Nodes by zone: `us-east-1a ×2, us-east-1b ×1`, or the only zone."""
-    counts = Counter(node.offering.zone for node in nodes)
+def zones_of(nodes: Iterable[PlannedNode], *, letters: bool = False) -> str:
+    """Return the nodes by zone: `us-east-1a ×2, us-east-1b ×1`, or the only zone. letters: `a ×2, b ×1`."""
+    counts = Counter(_letter(node.offering.zone) if letters else node.offering.zone for node in nodes)
     return tally(counts) if len(counts) > 1 else next(iter(counts), "")
 
 
@@ -273,19 +268,13 @@ def _nodes_table(simulation: Simulation, *, narrow: bool) -> Table:
             group.instance_type,
             group.capacity_type,
             group.provisioner,
-            _letters(group.nodes) if narrow else group.zones,
+            zones_of(group.nodes, letters=narrow),
             str(sum(len(node.pods) for node in group.nodes)),
             *_shares(simulation, group.nodes, narrow=narrow),
             money(group.price_per_hour),
             *(month(group.price_per_hour) for _ in months),
         )
     return table
-
-
-def _letters(nodes: Iterable[PlannedNode]) -> str:
-    """Zones without their region: a ×2, b ×1."""
-    counts = Counter(_letter(node.offering.zone) for node in nodes)
-    return tally(counts) if len(counts) > 1 else next(iter(counts), "")
 
 
 def _letter(zone: str) -> str:

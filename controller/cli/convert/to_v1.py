@@ -103,7 +103,7 @@ class ToV1(Conversion):
         template: dict[str, Any] = {
             "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": class_name},
             "requirements": [
-                {**each, "key": _renamed(text(each.get("key")))}
+                {**each, "key": NODE_POOL_LABEL if each.get("key") == PROVISIONER_LABEL else text(each.get("key"))}
                 for each in (*objects(spec.get("requirements")), *default_requirements(spec))
             ],
             "expireAfter": _seconds(spec.get("ttlSecondsUntilExpired")),
@@ -191,10 +191,6 @@ class ToV1(Conversion):
 def name_of(document: Document) -> str:
     """metadata.name, or empty."""
     return text(mapping(document.get("metadata")).get("name"))
-
-
-def _renamed(key: str) -> str:
-    return NODE_POOL_LABEL if key == PROVISIONER_LABEL else key
 
 
 def _seconds(value: Any) -> str:

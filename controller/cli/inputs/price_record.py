@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import zlib
 from collections.abc import Iterable
 
 from controller.cli.inputs.sources import RegionCatalog, read_catalog
 from controller.core.api.document import Document
-from controller.core.untrusted_json import MOST_BYTES, read_object
+from controller.core.untrusted_json import MOST_BYTES, read_object, unpacked
 from controller.errors import KubeError
 from controller.kube.client import KubeClient
 from controller.kube.resources import CONFIG_MAPS
@@ -28,8 +27,7 @@ def published(config_maps: Iterable[Document]) -> RegionCatalog | None:
     for each in config_maps:
         try:
             packed = base64.b64decode(str((each.get("binaryData") or {}).get(KEY, "")), validate=True)
-            unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header
-            return read_catalog(read_object(unpacker.decompress(packed, MOST_BYTES)))
-        except (ValueError, zlib.error):  # of base64, JSON, or of another form
+            return read_catalog(read_object(unpacked(packed, MOST_BYTES)))
+        except ValueError:  # of base64, gzip, JSON, or of another form
             continue
     return None

@@ -114,7 +114,10 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
     wanted = [("after" if request.compare else "simulated", objects.configuration, objects.workload)]
     if request.compare:
         wanted.append(("before", other.configuration, other.workload or objects.workload))
-    made = [_scenario(name, (*conf, *work), request, report) for name, conf, work in wanted]
+    made = [
+        scenario(name, repacked((*conf, *work), request.repack), report, request.overrides)
+        for name, conf, work in wanted
+    ]
     if report.problems:
         raise ValidationError("Files", report.problems)
     scenarios = [each for each in made if each is not None]
@@ -127,10 +130,6 @@ def run(request: Request) -> tuple[Simulation, Simulation | None]:
     )  # fmt: skip
     plans = [_simulated(each, source, request) for each in scenarios]
     return plans[0], plans[1] if len(plans) > 1 else None
-
-
-def _scenario(name: str, located: Sequence[LocatedObject], request: Request, report: Report) -> Scenario | None:
-    return scenario(name, repacked(located, request.repack), report, request.overrides)
 
 
 def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation:

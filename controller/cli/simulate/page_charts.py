@@ -25,7 +25,7 @@ def charts(after: Simulation, before: Simulation) -> Iterator[str]:
     yield '<div class="charts">'
     for title, figures, words in (
         ("$/month of the new nodes", _prices, month),
-        ("New nodes", _nodes, _whole),
+        ("New nodes", _nodes, "{:,.0f}".format),
         ("In use", _use, percent),
         ("$/month by type", _by_type, month),
         ("$/month by namespace", _by_namespace, month),
@@ -44,10 +44,6 @@ def members(before: Mapping[str, float], after: Mapping[str, float], words: Call
     kept, others = largest[: MOST - 1], largest[MOST - 1 :]
     rest = Pair(f"{len(others)} others", sum(pair.before for pair in others), sum(pair.after for pair in others), words)
     return [*kept, rest]
-
-
-def _whole(number: float) -> str:
-    return f"{number:,.0f}"
 
 
 def _prices(simulation: Simulation) -> dict[str, float]:

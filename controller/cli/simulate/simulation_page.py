@@ -8,7 +8,7 @@ from html import escape
 from controller.cli.cluster import costs_report
 from controller.cli.cluster.page_parts import document, table, tiles_of
 from controller.cli.cluster.simulation import Simulation
-from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason
+from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason, zones_of
 from controller.cli.cluster.workload_costs import Costs, planned_costs
 from controller.cli.formatting import count, money, month, percent, tally
 from controller.cli.simulate import comparison
@@ -92,7 +92,7 @@ def _groups(simulation: Simulation) -> Iterator[str]:
             each.instance_type,
             each.capacity_type,
             each.provisioner,
-            each.zones,
+            zones_of(each.nodes),
             f"{len(each.nodes):,}",
             f"{sum(len(node.pods) for node in each.nodes):,}",
             money(each.price_per_hour),

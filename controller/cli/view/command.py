@@ -125,18 +125,14 @@ def refresh(opener: Opener, screen: ScreenState, interval: float) -> None:
 
 
 def _exported(current: View, folder: Path) -> str:
-    """Write the view to a file; what to tell of it."""
-    try:
-        return f"written: {_export(current, folder)}"
-    except OSError as error:
-        return f"cannot be written: {error}"
-
-
-def _export(current: View, folder: Path) -> Path:
+    """Write the view to a file; return the message for the screen."""
     moment = datetime.fromtimestamp(current.now, UTC).strftime("%Y%m%dT%H%M%SZ")
     path = folder / f"nodes-{moment}.json"
-    path.write_text(json.dumps(document(current), indent=2) + "\n")
-    return path
+    try:
+        path.write_text(json.dumps(document(current), indent=2) + "\n")
+    except OSError as error:
+        return f"cannot be written: {error}"
+    return f"written: {path}"
 
 
 def _csv(current: View, screen: ScreenState) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from controller.aws.network.node_addresses import node_addresses
 from controller.core.cloud import Interfaces
-from tests.factories import instance_type
 
 M5_LARGE, M5_24XLARGE = Interfaces(3, 10), Interfaces(15, 50)
 
@@ -28,4 +27,4 @@ M5_LARGE, M5_24XLARGE = Interfaces(3, 10), Interfaces(15, 50)
     ],
 )
 def test_addresses_of_a_node(interfaces: Interfaces | None, pods: int, addresses: int) -> None:
-    assert node_addresses(replace(instance_type(), interfaces=interfaces), pods) == addresses
+    assert node_addresses(interfaces, pods) == addresses
