@@ -48,7 +48,8 @@ class Quota:
 
 
 def family_class(instance_type: str) -> str:
-    """`standard`, `g` (VT is counted with it), `p`, or empty for those with a quota of their own (inf, trn, u, ...)."""
+    """Return `standard`, `g` (VT is counted with it), `p`, or empty for those with a quota of their own (inf, trn, u,
+    ...)."""
     category = _LETTERS.match(instance_type)
     letters = category[0] if category else ""
     if letters in ("g", "gr", "vt"):
@@ -59,14 +60,14 @@ def family_class(instance_type: str) -> str:
 
 
 def caller(region: str) -> str:
-    """The caller's ARN. Raises CloudError."""
+    """Return the caller's ARN. Raises CloudError."""
     with translated("sts:GetCallerIdentity"):
         identity: dict[str, Any] = boto3.Session(region_name=region).client("sts").get_caller_identity()
     return str(identity["Arn"])
 
 
 def has_spot_role(region: str) -> bool:
-    """Whether the account has the role that spot requests need, in the region's partition. Raises CloudError."""
+    """Return whether the account has the role that spot requests need, in the region's partition. Raises CloudError."""
     try:
         with translated("iam:GetRole"):
             boto3.Session(region_name=region).client("iam").get_role(RoleName=SPOT_ROLE)
@@ -78,7 +79,7 @@ def has_spot_role(region: str) -> bool:
 
 
 def running_vcpus(clients: Clients) -> Counter[tuple[str, str]]:
-    """vCPUs of the region's running instances by class and capacity type. Raises CloudError."""
+    """Return the vCPUs of the region's running instances by class and capacity type. Raises CloudError."""
     vcpus_by_class: Counter[tuple[str, str]] = Counter()
     states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     with translated("ec2:DescribeInstances"):
@@ -92,7 +93,7 @@ def running_vcpus(clients: Clients) -> Counter[tuple[str, str]]:
 
 
 def quotas(clients: Clients) -> tuple[Quota, ...]:
-    """The region's vCPU quotas, each with the vCPUs that run. Raises CloudError."""
+    """Return the region's vCPU quotas, each with the vCPUs that run. Raises CloudError."""
     service: Any = boto3.Session(region_name=clients.region).client("service-quotas")
     used, checked = running_vcpus(clients), []
     for (family, capacity_type), code in QUOTAS.items():

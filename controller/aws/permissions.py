@@ -93,7 +93,7 @@ def _advisory(clients: Clients, settings: Settings) -> Iterator[Check]:
 
 
 def _allowed(action: str, call: Callable[[], Any]) -> bool:
-    """False when IAM refuses the call. An error about the request itself shows that IAM allowed it."""
+    """Return False when IAM refuses the call. An error about the request itself shows that IAM allowed it."""
     try:
         call()
     except ClientError as error:

@@ -175,7 +175,8 @@ class AWSProvider:
         self._market.unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
 
     def region_catalog(self) -> RegionCatalog:
-        """What the region sells at list prices, to plan elsewhere. Raises CloudError before the types were read."""
+        """Return what the region sells at list prices, to plan elsewhere.
+        Raises CloudError before the types were read."""
         return self._market.region_catalog()
 
     def zones_left(self) -> frozenset[str]:
@@ -220,7 +221,7 @@ class AWSProvider:
         return replace(status, ami_family=self._family_name(template))
 
     def _family_name(self, template: AWSNodeTemplate) -> str:
-        """The AMI family of its nodes; empty with a launch template, or while EKS tells no version."""
+        """Return the AMI family of its nodes; empty with a launch template, or while EKS tells no version."""
         if template.launch_template is not None or template.ami_family:
             return template.ami_family or ""
         try:

@@ -21,7 +21,7 @@ _MEMBERS = {
 
 
 def ignored_fields(kubelet: KubeletConfiguration, family: AMIFamily) -> tuple[str, ...]:
-    """Members that are set and do not reach nodes of the family, sorted."""
+    """Return the members that are set and do not reach nodes of the family, sorted."""
     ignored = family.ignored_kubelet_fields
     if ignored == ("*",):
         ignored = tuple(_MEMBERS)
@@ -31,7 +31,7 @@ def ignored_fields(kubelet: KubeletConfiguration, family: AMIFamily) -> tuple[st
 def advice(
     provisioner: Provisioner, template: AWSNodeTemplate, family: AMIFamily, settings: Settings
 ) -> tuple[str, ...]:
-    """One sentence for each setting without effect, with the remedy."""
+    """Return one sentence for each setting without effect, with the remedy."""
     sentences = []
     where = f"AWSNodeTemplate {template.name} (amiFamily {family.name})"
     fields = ignored_fields(provisioner.kubelet, family)

@@ -14,7 +14,7 @@ from controller.core.api.document import mapping, objects, text
 
 
 def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The contexts of the kubeconfig files."""
+    """Return the contexts of the kubeconfig files."""
     names: list[str] = []
     for file in os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep):
         try:
@@ -26,5 +26,5 @@ def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 
 def beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """The candidates that begin like the word so far."""
+    """Return the candidates that begin like the word so far."""
     return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(incomplete)]

@@ -16,33 +16,34 @@ CROWDED, LOW = 0.85, 0.4
 
 
 def money(dollars: float) -> str:
-    """$0.0412, $12.34: four digits below a dollar."""
+    """Format an amount: $0.0412, $12.34; four digits below a dollar."""
     sign = "−" if dollars < 0 else ""
     return f"{sign}${abs(dollars):,.4f}" if abs(dollars) < 1 else f"{sign}${abs(dollars):,.2f}"
 
 
 def month(dollars_per_hour: float) -> str:
-    """$/month of an hourly price."""
+    """Format an hourly price as $/month."""
     return f"${dollars_per_hour * HOURS_A_MONTH:,.2f}"
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """0.123 → 12 %."""
+    """Format a share: 0.123 → 12 %."""
     return f"{share * 100:.{digits}f} %"
 
 
 def count(number: int, noun: str) -> str:
-    """1 pod, 2 pods, 1,000 pods."""
+    """Format a number with its noun: 1 pod, 2 pods, 1,000 pods."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def tally(counts: Mapping[str, int], separator: str = ", ") -> str:
-    """shop/api ×2, shop/web ×1; sorted by name."""
+    """Format counts: shop/api ×2, shop/web ×1; sorted by name."""
     return separator.join(f"{name} ×{number}" for name, number in sorted(counts.items()))
 
 
 def titled_table(title: str, *columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
-    """A table without lines, its title on the left; `right`: columns of numbers; they and `whole` are not folded."""
+    """Return a table without lines, its title on the left; `right`: columns of numbers;
+    they and `whole` are not folded."""
     table = Table(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
     )
@@ -55,14 +56,14 @@ def titled_table(title: str, *columns: str, right: tuple[str, ...] = (), whole: 
 
 
 def bar(share: float, cells: int = BAR_CELLS) -> Text:
-    """A share as a bar and a percentage."""
+    """Draw a share as a bar and a percentage."""
     filled = min(cells, round(share * cells))
     style = "green" if share >= CROWDED else "red" if share < LOW else "yellow"
     return Text.assemble(("█" * filled, style), ("░" * (cells - filled), "dim"), f" {share * 100:3.0f}%")
 
 
 def age(seconds: float) -> str:
-    """45s, 12m, 3h12m, 4d2h, as kubectl prints ages."""
+    """Format an age as kubectl does: 45s, 12m, 3h12m, 4d2h."""
     whole = max(0, int(seconds))
     if whole < 120:
         return f"{whole}s"

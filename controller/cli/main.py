@@ -34,11 +34,11 @@ class Commands(click.Group):
     """Command group that imports the modules of VERBS on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """This module's commands, then VERBS."""
+        """Return this module's commands, then VERBS."""
         return [*super().list_commands(ctx), *VERBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported if needed."""
+        """Return the command, imported if needed."""
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(f"controller.cli.{cmd_name}.command"), cmd_name)
@@ -47,7 +47,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command; for a word that is none, the command that was probably meant."""
+        """Return the command; for a word that is none, the command that was probably meant."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on the present standard output or error."""
+    """Return a console on the present standard output or error."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or PIPE_COLUMNS)
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
@@ -98,7 +98,7 @@ class Command(click.Command):
 
 
 def output_option(*more: str) -> Callable[[F], F]:
-    """`--output`: table, json or yaml, and `more`."""
+    """Add `--output`: table, json or yaml, and `more`."""
     return click.option(
         "-o",
         "--output",

@@ -31,7 +31,8 @@ class CatalogView:
     """`types` compiled for the solver: computed when the first solve asks, and again when `types` change."""
 
     def briefly(self) -> Mapping[str, str]:
-        """The problems, short enough for a pod's event: the first of each Provisioner, and where to read the rest."""
+        """Return the problems, short enough for a pod's event: the first of each Provisioner,
+        and where to read the rest."""
         return {name: _brief(name, problem) for name, problem in self.problems.items()}
 
 
@@ -41,7 +42,7 @@ def _brief(name: str, problem: str) -> str:
 
 
 def template_of(snapshot: Snapshot, provisioner: Provisioner) -> AWSNodeTemplate:
-    """The node template that the Provisioner refers to, or the one that its deprecated spec.provider stands for.
+    """Return the node template that the Provisioner refers to, or the one that its deprecated spec.provider stands for.
 
     Raises NodeTemplateError when it does not exist, is invalid or is being deleted.
     """
@@ -75,7 +76,7 @@ class Catalogs:
         """By Provisioner: what the verdict was computed from, and the verdict (empty: usable)."""
 
     def view(self, snapshot: Snapshot, names: Collection[str] | None = None) -> CatalogView:
-        """The catalogs of these Provisioners (None: of all that are not being deleted), by name."""
+        """Return the catalogs of these Provisioners (None: of all that are not being deleted), by name."""
         chosen = [
             provisioner
             for name, provisioner in sorted(snapshot.provisioners.items())
@@ -103,7 +104,7 @@ class Catalogs:
         return types
 
     def _unusable(self, provisioner: Provisioner, types: tuple[InstanceType, ...]) -> str:
-        """Why the Provisioner can launch nothing; recomputed only when its requirements or its types change."""
+        """Return why the Provisioner can launch nothing; recomputed only when its requirements or its types change."""
         known = self._verdicts.get(provisioner.name)
         if known is not None and known[1] is types and known[0].requirements == provisioner.requirements:
             return known[2]

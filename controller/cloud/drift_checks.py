@@ -33,7 +33,7 @@ class DriftChecks:
         """By template (uid, generation): when it was asked (monotonic seconds); ids of subnets and security groups."""
 
     def reason(self, candidate: Candidate, snapshot: Snapshot) -> str:
-        """Why the node has drifted; empty when it has not, or when its template is not usable."""
+        """Return why the node has drifted; empty when it has not, or when its template is not usable."""
         template = self._template(candidate, snapshot)
         if template is None:
             return ""
@@ -42,7 +42,7 @@ class DriftChecks:
         return stated or self._network_reason(node.provider_id, template)
 
     def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> dict[str, str]:
-        """Hash annotations that the node lacks."""
+        """Return the hash annotations that the node lacks."""
         template = self._template(candidate, snapshot)
         return missing_hashes(candidate.node.node, candidate.provisioner, template) if template else {}
 
@@ -53,7 +53,7 @@ class DriftChecks:
             return None  # the Provisioner's condition says why
 
     def _images_of(self, template: AWSNodeTemplate) -> Collection[str] | None:
-        """The template's image ids; None while they are not known."""
+        """Return the template's image ids; None while they are not known."""
         if template.launch_template or not self._failing.ready(template.name):
             return None
         try:
@@ -74,7 +74,7 @@ class DriftChecks:
         return network_reason(instance, template, subnets, groups)
 
     def _selection(self, template: AWSNodeTemplate) -> tuple[Collection[str], Collection[str]]:
-        """Ids of the subnets and security groups that the template selects, empty where they are not known.
+        """Return the ids of the subnets and security groups that the template selects, empty where they are not known.
 
         Asked every NETWORK_SECONDS for each version of a template, however many nodes it has, and also after failures.
         """
@@ -89,7 +89,7 @@ class DriftChecks:
         return self._selected[key][1]
 
     def _listed(self) -> Mapping[str, CloudInstance]:
-        """The instances by provider id; the last list while a newer one cannot be read."""
+        """Return the instances by provider id; the last list while a newer one cannot be read."""
         now = self._clock.monotonic()
         if now - self._listed_at >= NETWORK_SECONDS and self._failing.ready(_INSTANCES):
             try:

@@ -17,10 +17,10 @@ class Clock(Protocol):
     """Wall and monotonic time, and an interruptible wait. Tests and simulations use a manual one."""
 
     def now(self) -> float:
-        """Unix time in seconds."""
+        """Return Unix time in seconds."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start that never goes back."""
+        """Return the seconds from an arbitrary start that never goes back."""
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait until `event` is set (True) or `seconds` passed (False)."""

@@ -82,7 +82,7 @@ class ClusterState:
             self._changed.notify_all()
 
     def snapshot(self) -> Snapshot:
-        """The newest snapshot."""
+        """Return the newest snapshot."""
         return self._snapshot
 
     def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:

@@ -24,7 +24,7 @@ class Flag(Protocol):
     """A condition that becomes true once and stays so. Thread-safe."""
 
     def is_set(self) -> bool:
-        """Whether the condition is true."""
+        """Return whether the condition is true."""
 
     def set(self) -> None:
         """Make it true."""
@@ -34,7 +34,7 @@ class Job(Protocol[T_co]):
     """Work that was submitted."""
 
     def done(self) -> bool:
-        """Whether it has ended, by a result or by an exception."""
+        """Return whether it has ended, by a result or by an exception."""
 
     def result(self, timeout: float | None = None) -> T_co:
         """Wait for the result. Raises the work's own exception, and TimeoutError after `timeout` seconds."""
@@ -60,7 +60,7 @@ class Executors(Protocol):
     """Makes executors."""
 
     def executor(self, name: str, workers: int) -> Executor:
-        """An executor of up to `workers` concurrent jobs. `name` prefixes the names of its threads."""
+        """Return an executor of up to `workers` concurrent jobs. `name` prefixes the names of its threads."""
 
     def close(self) -> None:
         """Cancel queued jobs. Running ones continue, and are not waited for."""
@@ -81,7 +81,7 @@ class ThreadExecutors:
         self._pools: list[_ThreadExecutor] = []
 
     def executor(self, name: str, workers: int) -> Executor:
-        """A pool of threads, made as they are needed."""
+        """Return a pool of threads, made as they are needed."""
         self._pools.append(_ThreadExecutor(workers, thread_name_prefix=name))
         return self._pools[-1]
 

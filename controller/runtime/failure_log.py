@@ -81,6 +81,6 @@ class FailureLog:
             self._log.info(words.ends, after_seconds=round(seconds, 1), failures=count, **fields)
 
     def current(self) -> tuple[Hashable, ...]:
-        """The failures that somebody meets, in the order of their onset."""
+        """Return the failures that somebody meets, in the order of their onset."""
         with self._lock:
             return tuple(self._open)

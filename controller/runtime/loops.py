@@ -42,7 +42,7 @@ class SnapshotSource(Protocol):
     """Source of a loop's snapshots."""
 
     def snapshot(self) -> Snapshot:
-        """The newest snapshot."""
+        """Return the newest snapshot."""
 
     def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:
         """Wait for a snapshot newer than `version`; return the newest one when time is up or `stop` is set."""
@@ -56,7 +56,7 @@ class BackoffTimes:
     most_seconds: float = 30.0
 
     def delay_seconds(self, failures: int) -> float:
-        """The delay after this many consecutive failures (1 or more)."""
+        """Return the delay after this many consecutive failures (1 or more)."""
         return min(self.most_seconds, self.first_seconds * 2.0 ** min(failures - 1, 32))
 
 
@@ -115,7 +115,7 @@ class Loop:
         run(self._worker)
 
     def stuck(self) -> str:
-        """Why the loop needs a restart; empty when it makes progress or was not started."""
+        """Return why the loop needs a restart; empty when it makes progress or was not started."""
         if not self._worker.started or self._stop.is_set():
             return ""
         if not self._worker.alive:
@@ -173,7 +173,7 @@ class ItemBackoff:
         """By item: failures in a row, when to try again (monotonic seconds), and the text last logged."""
 
     def ready(self, key: Hashable) -> bool:
-        """Whether the item may be tried now."""
+        """Return whether the item may be tried now."""
         with self._lock:
             entry = self._failures.get(key)
         return entry is None or self._clock.monotonic() >= entry[1]
@@ -224,7 +224,7 @@ class ItemBackoff:
                 del self._failures[key]
 
     def next_try_seconds(self) -> float:
-        """Seconds until the first failed item may be tried again; IDLE_SECONDS when none failed."""
+        """Return the seconds until the first failed item may be tried again; IDLE_SECONDS when none failed."""
         with self._lock:
             soonest = min((at for _, at, _ in self._failures.values()), default=None)
         return IDLE_SECONDS if soonest is None else max(0.0, soonest - self._clock.monotonic())

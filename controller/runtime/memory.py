@@ -69,7 +69,7 @@ class MemoryLimit:
 
 
 def resident_bytes() -> int:
-    """The process's resident memory. Raises OSError without /proc."""
+    """Return the process's resident memory. Raises OSError without /proc."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -75,7 +75,7 @@ SILENT: Final[Recorder] = Silent()
 
 
 def label_name(key: str) -> str:
-    """The series label for a node label: the part after the slash, with underscores."""
+    """Return the series label for a node label: the part after the slash, with underscores."""
     return key.rpartition("/")[2].replace("-", "_").replace(".", "_")
 
 

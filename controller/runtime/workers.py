@@ -68,5 +68,5 @@ Run: TypeAlias = Callable[[Worker], None]
 
 
 def periodic(name: str, step: Callable[[], float], clock: Clock, stop: threading.Event) -> Worker:
-    """A worker whose step returns the seconds until its next call; changes of the cluster do not wake it."""
+    """Return a worker whose step returns the seconds until its next call; changes of the cluster do not wake it."""
     return Worker(name, lambda: Pause(step()), stop, lambda pause: clock.wait(stop, pause.seconds))

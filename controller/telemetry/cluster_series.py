@@ -32,7 +32,7 @@ class ClusterSeries:
         """By node name: the node and whether it was leaving, and the label text for them."""
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """The series in Prometheus' text format."""
+        """Return the series in Prometheus' text format."""
         self._labels = {name: entry for name, entry in self._labels.items() if name in snapshot.nodes}
         dropped = max(0, len(snapshot.pods) - MOST_POD_SERIES)
         parts = [
@@ -72,7 +72,7 @@ class ClusterSeries:
 
 
 def phase(node: StateNode) -> str:
-    """Pending until initialized (other nodes: until Ready), Running, Terminated while it is deleted."""
+    """Return Pending until initialized (other nodes: until Ready), Running, Terminated while it is deleted."""
     if node.leaving:
         return "Terminated"
     up = node.initialized if node.provisioner_name else node.node.ready
@@ -105,7 +105,7 @@ def _pod_values(pod: Pod, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _owner(pod: Pod) -> str:
-    """The path of the first owner, in Karpenter v0.27's form."""
+    """Return the path of the first owner, in Karpenter v0.27's form."""
     if not pod.owners:
         return ""
     owner = pod.owners[0]
@@ -133,7 +133,7 @@ def _amounts(metric: Metric, amounts: Mapping[str, Resources]) -> Iterator[str]:
 
 
 def _amount(resource: str, value: int) -> str:
-    """CPU in cores (amounts are in millicores), everything else in its own unit."""
+    """Format CPU in cores (amounts are in millicores), everything else in its own unit."""
     return f"{value / 1000:g}" if resource == "cpu" else str(value)
 
 

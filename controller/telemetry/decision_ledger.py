@@ -96,7 +96,7 @@ class Ledger:
             return entry
 
     def _newest(self, decision: Decision) -> Standing | None:
-        """The newest state of the cluster, if the decision lacks anything that comes from it."""
+        """Return the newest state of the cluster, if the decision lacks anything that comes from it."""
         if self.look is None or (decision.inputs and decision.price_before is not None):
             return None
         seen, standing = self.look(), self._standing
@@ -108,7 +108,7 @@ class Ledger:
         return decision if standing is None else standing.completed(decision, self.removed())
 
     def removed(self) -> frozenset[str]:
-        """Names of nodes whose latest decision is a removal."""
+        """Return the names of nodes whose latest decision is a removal."""
         with self._lock:
             return frozenset(subject.partition("/")[2] for subject in self._removed)
 
@@ -143,8 +143,8 @@ class Ledger:
         since: int = 0,
         limit: int = MOST_SHOWN,
     ) -> tuple[Entry, ...]:
-        """The newest matches, oldest first. `since`: only numbers above it. `subject` matches a whole subject, its name
-        alone, and the pods that a decision is about."""
+        """Return the newest matches, oldest first. `since`: only numbers above it.
+        `subject` matches a whole subject, its name alone, and the pods that a decision is about."""
         with self._lock:
             known = list(self._entries.values())
 
@@ -162,7 +162,8 @@ class Ledger:
         return tuple(matching[max(0, len(matching) - limit) :])
 
     def page(self, query: Mapping[str, str]) -> Page:
-        """/decisions?kind=&method=&subject=&provisioner=&since=&limit= as JSON. Raises ValueError for a bad query."""
+        """Serve /decisions?kind=&method=&subject=&provisioner=&since=&limit= as JSON.
+        Raises ValueError for a bad query."""
         if unknown := sorted(set(query) - set(_FILTERS)):
             raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(_FILTERS)}")
         if query.get("kind", "") not in ("", *KINDS):
@@ -173,7 +174,7 @@ class Ledger:
         return Page(body + b"\n", "application/json")
 
     def compact(self) -> bytes:
-        """The newest entries that fit, for the cluster: JSON lines, gzipped."""
+        """Return the newest entries that fit, for the cluster: JSON lines, gzipped."""
         with self._lock:
             known = list(self._entries.values())
         lines = [msgspec.json.encode(entry.document()) for entry in known]
@@ -202,7 +203,7 @@ class Ledger:
 
 
 def _same(known: Decision, new: Decision) -> bool:
-    """Whether a skip repeats the previous one. Launches and removals are never repeats."""
+    """Return whether a skip repeats the previous one. Launches and removals are never repeats."""
     return new.kind == known.kind == "skip" and (new.method, new.reason) == (known.method, known.reason)
 
 

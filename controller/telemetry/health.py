@@ -35,11 +35,11 @@ class Health:
         self._notes = {**self._notes, name: note}
 
     def healthz(self, _query: Mapping[str, str]) -> Page:
-        """200 when every live check passes, else 500."""
+        """Return 200 when every live check passes, else 500."""
         return _page("healthz", self._live)
 
     def readyz(self, _query: Mapping[str, str]) -> Page:
-        """200 when every ready check passes, else 500."""
+        """Return 200 when every ready check passes, else 500."""
         return _page("readyz", self._ready, self._notes)
 
 

@@ -52,7 +52,7 @@ class Guarded:
     )
 
     def admits(self, address: str, authorization: str) -> bool:
-        """Whether a client at `address`, with this header `Authorization`, may see the pages."""
+        """Return whether a client at `address`, with this header `Authorization`, may see the pages."""
         client = ip_address(address.partition("%")[0])
         if client.version == 6 and client.ipv4_mapped is not None:
             client = client.ipv4_mapped
@@ -161,7 +161,7 @@ def _handler(routes: Mapping[str, Route], guarded: Guarded) -> type[BaseHTTPRequ
 
 
 def answer(routes: Mapping[str, Route], target: str) -> Page:
-    """The page for a request target (path and query): 404 with the known paths, 400 for a bad query."""
+    """Return the page for a request target (path and query): 404 with the known paths, 400 for a bad query."""
     parts = urlsplit(target)
     route = routes.get(parts.path.rstrip("/") or "/")
     if route is None:

@@ -51,7 +51,7 @@ class Serving:
 
 
 def _stacks(_query: Mapping[str, str]) -> Page:
-    """The stack of every thread, for reports of hangs."""
+    """Return the stack of every thread, for reports of hangs."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks = [
         f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

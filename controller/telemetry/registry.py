@@ -46,7 +46,7 @@ class _Summary:
     """(when in monotonic seconds, value)."""
 
     def quantiles(self, since: float) -> Iterator[tuple[float, float]]:
-        """(quantile, value) of the observations after `since`; NaN without any."""
+        """Yield (quantile, value) of the observations after `since`; NaN without any."""
         values = sorted(value for at, value in self.recent if at >= since)
         for quantile in metrics.QUANTILES:
             index = round(quantile * (len(values) - 1))
@@ -98,7 +98,7 @@ class Metrics:
             self._gauges[metric] = dict(values)
 
     def collect(self) -> Iterable[Family]:
-        """All series, for Prometheus' registry. A metric without a series still has its help and type."""
+        """Yield all series, for Prometheus' registry. A metric without a series still has its help and type."""
         since = self._clock.monotonic() - WINDOW_SECONDS
         with self._lock:
             yield from [self._counter(each) for each in metrics.ALL if each.kind == "counter"]
@@ -119,7 +119,7 @@ class Metrics:
         return made
 
     def page(self, _query: Mapping[str, str]) -> Page:
-        """Prometheus' text format, with counters under the names of their declarations."""
+        """Return Prometheus' text format, with counters under the names of their declarations."""
         text = generate_latest(self.registry)
         for metric in metrics.ALL:
             if metric.kind == "counter" and not metric.name.endswith("_total"):
@@ -133,7 +133,7 @@ class Metrics:
 
 
 def family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Family:
-    """A counter or a gauge with these values by label values."""
+    """Return a counter or a gauge with these values by label values."""
     made = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
     for labels, value in values.items():
         made.add_sample(metric.name, dict(zip(metric.labels, labels, strict=True)), value)

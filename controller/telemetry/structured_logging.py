@@ -150,7 +150,7 @@ class Repeats:
         self._admitted: LRUCache[Hashable, tuple[float, int]] = LRUCache(_MAX_REMEMBERED)
 
     def admit(self, key: Hashable) -> int:
-        """How many lines this one stands for: itself and those dropped since the last; 0 to drop the line."""
+        """Return how many lines this one stands for: itself and those dropped since the last; 0 to drop the line."""
         now = self._clock.monotonic()
         with self._lock:
             admitted_at, dropped = self._admitted.get(key, (None, 0))
@@ -162,7 +162,7 @@ class Repeats:
 
 
 def pod_names(keys: Sequence[PodKey]) -> list[str]:
-    """NAMESPACE/NAME of the first MOST_LOGGED_PODS, for a field `pods`; the field `pod_count` counts all."""
+    """Return NAMESPACE/NAME of the first MOST_LOGGED_PODS, for a field `pods`; the field `pod_count` counts all."""
     return ["/".join(key) for key in keys[:MOST_LOGGED_PODS]]
 
 

@@ -47,7 +47,7 @@ class Known:
 
 
 def answer(path: str, body: bytes, known: Known) -> bytes | None:
-    """The AdmissionReview with the response to the one in `body`; None when nothing is served on this path.
+    """Return the AdmissionReview with the response to the one in `body`; None when nothing is served on this path.
 
     Raises UnreadableReviewError.
     """
@@ -66,7 +66,7 @@ def answer(path: str, body: bytes, known: Known) -> bytes | None:
 
 
 def default(request: Document, known: Known) -> dict[str, Any]:
-    """The response that adds the defaults of the request's kind, as a JSON patch.
+    """Return the response that adds the defaults of the request's kind, as a JSON patch.
 
     Broken rules are refused here too, before the API server checks the schema, whose messages name no remedy.
     """
@@ -82,7 +82,8 @@ def default(request: Document, known: Known) -> dict[str, Any]:
 
 
 def validate(request: Document, known: Known) -> dict[str, Any]:
-    """The response that refuses an invalid object with every problem, or warns; each has its key path and remedy."""
+    """Return the response that refuses an invalid object with every problem, or warns;
+    each has its key path and remedy."""
     name, obj = _kind(request), mapping(request.get("object"))
     kind = KINDS.get(name)
     if kind is None:
@@ -118,7 +119,7 @@ def _being_deleted(obj: Document) -> bool:
 
 
 def _invalid(kind: str, obj: Document, problems: tuple[Problem, ...]) -> dict[str, Any]:
-    """A 422 in the form of the API server's own validation: kubectl shows one cause per line."""
+    """Return a 422 in the form of the API server's own validation: kubectl shows one cause per line."""
     meta = mapping(obj.get("metadata"))
     name = text(meta.get("name")) or text(meta.get("generateName"))
     details = {

@@ -50,7 +50,7 @@ class ServingCertificate:
 
 
 def from_secret(data: Mapping[str, str] | None) -> ServingCertificate | None:
-    """The certificate in a Secret's data; None when a part is missing or is not base64."""
+    """Return the certificate in a Secret's data; None when a part is missing or is not base64."""
     held = data or {}
     try:
         parts = [base64.b64decode(held.get(key, ""), validate=True) for key in (_KEY, _CERTIFICATE, _AUTHORITIES)]
@@ -60,18 +60,18 @@ def from_secret(data: Mapping[str, str] | None) -> ServingCertificate | None:
 
 
 def to_secret(certificate: ServingCertificate) -> dict[str, str]:
-    """A Secret's data."""
+    """Return a Secret's data."""
     parts = ((_KEY, certificate.key), (_CERTIFICATE, certificate.certificate), (_AUTHORITIES, certificate.authorities))
     return {key: base64.b64encode(part).decode() for key, part in parts}
 
 
 def server_names(service: str, namespace: str) -> tuple[str, ...]:
-    """The DNS names of the Service, and those of this machine (for port-forwards, and without a Service)."""
+    """Return the DNS names of the Service, and those of this machine (for port-forwards, and without a Service)."""
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", "localhost", "127.0.0.1")
 
 
 def why_renew(held: ServingCertificate | None, names: Sequence[str], now: float) -> str:
-    """Why the certificate must be replaced, for the log; empty when it need not be. `now`: Unix seconds."""
+    """Return why the certificate must be replaced, for the log; empty when it need not be. `now`: Unix seconds."""
     if held is None:
         return "there is none"
     try:

@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(404, b"nothing is served here") if reply is None else self._reply(200, reply)
 
     def _length(self) -> int | None:
-        """The length of the request's body; None when it was refused."""
+        """Return the length of the request's body; None when it was refused."""
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdecimal() and len(length) < MAX_DIGITS):
             self._refuse_unread(411, b"Content-Length is missing")

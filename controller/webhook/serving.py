@@ -81,7 +81,7 @@ class Webhook:
         self._worker = periodic("webhook", self._step, clock, self._stop)
 
     def unready(self) -> str:
-        """Why the webhook must not be called yet; empty once it serves a trusted certificate."""
+        """Return why the webhook must not be called yet; empty once it serves a trusted certificate."""
         return "" if self._served else self._logged or "there is no certificate yet"
 
     @property
@@ -104,7 +104,7 @@ class Webhook:
         self._server.close()
 
     def _step(self) -> float:
-        """Look, and log what fails; seconds until the next look."""
+        """Look, and log what fails; return the seconds until the next look."""
         try:
             self.look()
         except (KubeError, OSError, ValueError) as error:

@@ -15,7 +15,7 @@ FAMILIES = {family.name: family for family in (AL2, AL2023, BOTTLEROCKET, UBUNTU
 
 
 def family_of(template: AWSNodeTemplate, version: str = "") -> AMIFamily:
-    """The template's family. Raises NodeTemplateError for one that is not supported.
+    """Return the template's family. Raises NodeTemplateError for one that is not supported.
 
     A template that names none has the default of the cluster's Kubernetes version. Nodes of AL2 and AL2023 have the
     same devices and capacity: who asks about those alone needs no version.

@@ -24,7 +24,8 @@ MOST_KEPT = 64
 
 @lru_cache(MOST_KEPT)
 def user_data(bootstrap: Bootstrap) -> str:
-    """The user's parts, then the controller's NodeConfig: nodeadm merges NodeConfigs in order, the last one wins.
+    """Return the user's parts, then the controller's NodeConfig:
+    nodeadm merges NodeConfigs in order, the last one wins.
 
     spec.userData may be a MIME document, a shell script, or a NodeConfig on its own. Raises NodeTemplateError when it
     cannot be read, or when another container runtime than containerd is set.
@@ -43,7 +44,7 @@ def user_data(bootstrap: Bootstrap) -> str:
 
 
 def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """The NodeConfig object."""
+    """Return the NodeConfig object."""
     cluster = bootstrap.cluster
     config: dict[str, Any] = {
         "apiVersion": "node.eks.aws/v1alpha1",
@@ -71,7 +72,7 @@ def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """Members of kubelet.config.k8s.io/v1beta1 KubeletConfiguration; unset ones are left to the image."""
+    """Return the members of kubelet.config.k8s.io/v1beta1 KubeletConfiguration; unset ones are left to the image."""
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in bootstrap.taints]
     members: dict[str, Any] = {
         "clusterDNS": list(bootstrap.dns_ips) or None,

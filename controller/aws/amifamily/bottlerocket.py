@@ -21,7 +21,7 @@ _PATH = "/aws/service/bottlerocket/aws-k8s-{version}"
 
 
 def user_data(bootstrap: Bootstrap) -> str:
-    """The merged TOML. Raises NodeTemplateError when spec.userData cannot be read."""
+    """Return the merged TOML. Raises NodeTemplateError when spec.userData cannot be read."""
     document = _parsed(bootstrap)
     settings = _table(document, "settings", "settings", bootstrap.subject)
     kubernetes = _table(settings, "kubernetes", "settings.kubernetes", bootstrap.subject)
@@ -33,7 +33,7 @@ def user_data(bootstrap: Bootstrap) -> str:
 
 
 def kubernetes_settings(bootstrap: Bootstrap) -> dict[str, Any]:
-    """Members of settings.kubernetes for a node of this cluster and Provisioner."""
+    """Return the members of settings.kubernetes for a node of this cluster and Provisioner."""
     cluster, kubelet = bootstrap.cluster, bootstrap.kubelet
     members: dict[str, Any] = {
         "api-server": cluster.endpoint,

@@ -24,7 +24,7 @@ exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1
 
 
 def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str:
-    """The script that runs bootstrap.sh; `container_runtime` None: the image's default."""
+    """Return the script that runs bootstrap.sh; `container_runtime` None: the image's default."""
     cluster = bootstrap.cluster
     lines = [f"/etc/eks/bootstrap.sh {quoted(cluster.name)} --apiserver-endpoint {quoted(cluster.endpoint)}"]
     if cluster.ca_bundle:
@@ -46,13 +46,14 @@ def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str
 
 
 def shell_user_data(bootstrap: Bootstrap, container_runtime: str | None) -> str:
-    """The user's parts, then bootstrap.sh, as one MIME document. Raises NodeTemplateError for bad spec.userData."""
+    """Return the user's parts, then bootstrap.sh, as one MIME document.
+    Raises NodeTemplateError for bad spec.userData."""
     script = bootstrap_script(bootstrap, container_runtime)
     return merge_mime(bootstrap.custom, [Part(SHELL_SCRIPT, script)], bootstrap.subject)
 
 
 def kubelet_arguments(bootstrap: Bootstrap) -> list[str]:
-    """The kubelet's command line."""
+    """Return the kubelet's command line."""
     kubelet = bootstrap.kubelet
     arguments = []
     if bootstrap.labels:
@@ -98,7 +99,7 @@ def _taint(taint: Taint) -> str:
 
 
 def quoted(text: str) -> str:
-    """Single quotes for the shell, whatever the text holds."""
+    """Quote for the shell, whatever the text holds."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
@@ -107,7 +108,7 @@ def _al2_user_data(bootstrap: Bootstrap) -> str:
 
 
 def _ubuntu_user_data(bootstrap: Bootstrap) -> str:
-    """The image has one container runtime, so none is named."""
+    """Name no container runtime: the image has one."""
     return shell_user_data(bootstrap, container_runtime=None)
 
 

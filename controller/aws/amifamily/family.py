@@ -113,14 +113,14 @@ class AMIFamily:
 
 
 def default_device(name: str, gib: int) -> BlockDeviceMapping:
-    """An encrypted gp3 volume that is deleted with its instance."""
+    """Return an encrypted gp3 volume that is deleted with its instance."""
     return BlockDeviceMapping(
         name, BlockDevice(delete_on_termination=True, encrypted=True, volume_size_bytes=gib * GIB, volume_type="gp3")
     )
 
 
 def needs(arch: str, only: tuple[str, ...] = (), never: tuple[str, ...] = ()) -> Requirements:
-    """Types of an architecture, with accelerators of the manufacturers `only`, or of none of `never`."""
+    """Return the types of an architecture, with accelerators of the manufacturers `only`, or of none of `never`."""
     requirements = [Requirement.of(keys.ARCH, "In", (arch,))]
     if only:
         requirements.append(Requirement.of(keys.INSTANCE_ACCELERATOR_MANUFACTURER, "In", only))

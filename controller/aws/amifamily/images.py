@@ -52,7 +52,7 @@ class Images:
     def by_type(
         self, template: AWSNodeTemplate, version: str, instance_types: Iterable[InstanceType]
     ) -> dict[str, str]:
-        """Image id by instance type name; types that no image is for are left out.
+        """Return the image id by instance type name; types that no image is for are left out.
 
         Raises NodeTemplateError when no type gets an image, and other CloudErrors.
         """
@@ -69,7 +69,7 @@ class Images:
         return ids
 
     def of(self, template: AWSNodeTemplate, version: str) -> tuple[Image, ...]:
-        """The template's images in order of preference, at least one.
+        """Return the template's images in order of preference, at least one.
 
         By spec.amiSelector: newest first, only the newest for each set of requirements. Else by the family's SSM
         parameters for the Kubernetes version. Raises NodeTemplateError when there is none, and other CloudErrors.
@@ -130,12 +130,13 @@ class Images:
 
 
 def first_match(images: Iterable[Image], requirements: Requirements) -> Image | None:
-    """The first image that is for a type with these requirements."""
+    """Return the first image that is for a type with these requirements."""
     return next((image for image in images if not image.requirements.conflicts(requirements)), None)
 
 
 def image_filters(selector: Mapping[str, str]) -> tuple[list[FilterTypeDef], list[str]]:
-    """EC2 filters and owners of an amiSelector. Owners are self and amazon unless ids or owners are given."""
+    """Return the EC2 filters and owners of an amiSelector. Owners are self and amazon unless ids or owners are
+    given."""
     filters: list[FilterTypeDef] = []
     owners: list[str] = []
     with_ids = False
@@ -167,7 +168,8 @@ def parse_image(image: Mapping[str, Any]) -> Image:
 
 
 def newest_only(images: Iterable[Image]) -> tuple[Image, ...]:
-    """The newest image for each set of requirements, newest first (undated last; ties by name and id, descending)."""
+    """Return the newest image for each set of requirements, newest first (undated last;
+    ties by name and id, descending)."""
     newest: dict[Requirements, Image] = {}
     for image in sorted(images, key=lambda i: (i.created, i.name, i.id), reverse=True):
         newest.setdefault(image.requirements, image)

@@ -28,13 +28,14 @@ class Part:
     """Further headers, as the user wrote them."""
 
     def without_carriage_returns(self) -> Part:
-        """The part with newlines alone between its lines."""
+        """Return the part with newlines alone between its lines."""
         headers = tuple((name, value.replace("\r", "")) for name, value in self.headers)
         return Part(self.content_type.replace("\r", ""), self.body.replace("\r", ""), headers)
 
 
 def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
-    """The user's parts, then the controller's (`ours`). Raises NodeTemplateError when the former cannot be read."""
+    """Return the user's parts, then the controller's (`ours`).
+    Raises NodeTemplateError when the former cannot be read."""
     # Carriage returns go first: without them a line may become a boundary.
     parts = [part.without_carriage_returns() for part in (*custom_parts(custom, subject), *ours)]
     boundary = BOUNDARY
@@ -51,7 +52,7 @@ def merge_mime(custom: str | None, ours: Sequence[Part], subject: str) -> str:
 
 
 def custom_parts(custom: str | None, subject: str) -> list[Part]:
-    """spec.userData as parts: those of a MIME document, or else one shell script."""
+    """Return spec.userData as parts: those of a MIME document, or else one shell script."""
     if custom is None or not custom.strip():
         return []
     if not custom.strip().startswith(("MIME-Version:", "Content-Type: multipart/")):

@@ -95,7 +95,7 @@ def prefix_limited_pods(info: TypeInfo, reserved: int) -> int:
 
 
 def pod_capacity(info: TypeInfo, rules: CapacityRules) -> int:
-    """How many pods the kubelet admits."""
+    """Return how many pods the kubelet admits."""
     if rules.kubelet.max_pods is not None:
         count = rules.kubelet.max_pods
     elif not rules.eni_limited_pods:
@@ -110,19 +110,20 @@ def pod_capacity(info: TypeInfo, rules: CapacityRules) -> int:
 
 
 def memory_bytes(info: TypeInfo, vm_memory_overhead: float) -> int:
-    """Memory that the kubelet sees: nominal less the overhead, which is rounded up to whole MiB."""
+    """Return the memory that the kubelet sees: nominal less the overhead, which is rounded up to whole MiB."""
     return (info.memory_mib - math.ceil(info.memory_mib * vm_memory_overhead)) * MIB
 
 
 def storage_capacity(info: TypeInfo, rules: CapacityRules) -> int:
-    """Bytes of the data device: the instance store where that is in use and the type has one, else the volume."""
+    """Return the bytes of the data device: the instance store where that is in use and the type has one,
+    else the volume."""
     if rules.instance_store and info.local_nvme_gb:
         return info.local_nvme_gb * GB
     return rules.storage_bytes
 
 
 def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
-    """Node.status.capacity: cpu in millicores, the rest in units; resources that the type lacks are left out.
+    """Return Node.status.capacity: cpu in millicores, the rest in units; resources that the type lacks are left out.
 
     `memory` is the memory learned from joined nodes, in bytes; None: the nominal memory less the overhead.
     """
@@ -141,7 +142,7 @@ def capacity(info: TypeInfo, rules: CapacityRules, memory: int | None = None) ->
 
 
 def overhead(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
-    """kube-reserved + system-reserved + eviction threshold; `memory` as in `capacity`.
+    """Return kube-reserved + system-reserved + eviction threshold; `memory` as in `capacity`.
 
     Raises ValueError for a quantity that cannot be read.
     """
@@ -157,7 +158,7 @@ def overhead(info: TypeInfo, rules: CapacityRules, memory: int | None = None) ->
 
 
 def kube_reserved(info: TypeInfo, rules: CapacityRules) -> Resources:
-    """The AMI's defaults, each replaced where kubeletConfiguration.kubeReserved names it."""
+    """Return the AMI's defaults, each replaced where kubeletConfiguration.kubeReserved names it."""
     pods = eni_limited_pods(info) if rules.eni_limited_memory_overhead else pod_capacity(info, rules)
     reserved = {
         "cpu": reserved_millicores(info.vcpus),
@@ -169,7 +170,8 @@ def kube_reserved(info: TypeInfo, rules: CapacityRules) -> Resources:
 
 
 def reserved_millicores(vcpus: int) -> int:
-    """6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, each in whole millicores."""
+    """Return 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest,
+    each in whole millicores."""
     left = vcpus * 1000
     reserved = 0
     for width, share in CPU_LADDER:
@@ -180,7 +182,7 @@ def reserved_millicores(vcpus: int) -> int:
 
 
 def eviction_threshold(info: TypeInfo, rules: CapacityRules, memory: int | None = None) -> Resources:
-    """Memory and storage, in bytes, below which the kubelet evicts pods. `memory` as in `capacity`."""
+    """Return the memory and storage, in bytes, below which the kubelet evicts pods. `memory` as in `capacity`."""
     memory = memory_bytes(info, rules.vm_memory_overhead) if memory is None else memory
     storage = storage_capacity(info, rules)
     hard, soft = rules.kubelet.eviction_hard, rules.kubelet.eviction_soft
@@ -201,7 +203,7 @@ def eviction_threshold(info: TypeInfo, rules: CapacityRules, memory: int | None 
 
 
 def _signal(thresholds: Mapping[str, str], signal: str, total: int, default: int) -> int:
-    """Bytes of a threshold given as a quantity or a percentage; 100 % switches the signal off (0)."""
+    """Return the bytes of a threshold given as a quantity or a percentage; 100 % switches the signal off (0)."""
     text = thresholds.get(signal)
     if text is None:
         return default
@@ -211,5 +213,5 @@ def _signal(thresholds: Mapping[str, str], signal: str, total: int, default: int
 
 
 def percent_of(percent: str, total: int) -> int:
-    """ceil(total x percent / 100), exactly. Raises ValueError when `percent` is not a number."""
+    """Return ceil(total x percent / 100), exactly. Raises ValueError when `percent` is not a number."""
     return -(-total * nanos(percent) // nanos(100))

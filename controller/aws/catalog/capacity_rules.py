@@ -12,7 +12,7 @@ from controller.settings import Settings
 
 
 def capacity_rules(settings: Settings, provisioner: Provisioner, template: AWSNodeTemplate) -> CapacityRules:
-    """The rules. Raises NodeTemplateError for an unknown AMI family."""
+    """Return the rules. Raises NodeTemplateError for an unknown AMI family."""
     family = family_of(template)
     return CapacityRules(
         vm_memory_overhead=settings.vm_memory_overhead_percent,
@@ -31,7 +31,8 @@ def capacity_rules(settings: Settings, provisioner: Provisioner, template: AWSNo
 
 
 def storage_bytes(template: AWSNodeTemplate, family: AMIFamily) -> int:
-    """Size of the device that holds images, logs and emptyDirs: the family's data device, else the template's last one.
+    """Return the size of the device that holds images, logs and emptyDirs:
+    the family's data device, else the template's last one.
 
     DEFAULT_STORAGE_BYTES where the template sets no size: snapshots and an image's devices are not looked up.
     """

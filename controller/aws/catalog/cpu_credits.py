@@ -26,7 +26,7 @@ FLEX_BASELINE = 0.4
 
 
 def cpu_credits(info: TypeInfo) -> CpuCredits | None:
-    """The type's credits; None: all of its CPU is its own, or its baseline is not known."""
+    """Return the type's credits; None: all of its CPU is its own, or its baseline is not known."""
     family = info.family
     if family.endswith("-flex"):
         return CpuCredits(FLEX_BASELINE * info.vcpus, SURPLUS_PRICE)

@@ -114,7 +114,7 @@ class InstanceTypeCatalog:
     def instance_types(
         self, rules: CapacityRules, market: Market, images: tuple[Image, ...] | None = None
     ) -> tuple[InstanceType, ...]:
-        """The types sold in the market's zones, sorted by name; the same object while nothing changed.
+        """Return the types sold in the market's zones, sorted by name; the same object while nothing changed.
 
         `images` are the template's: types that none of them is for are left out. None: the images are not known.
         Raises ValueError when a quantity of the kubelet configuration cannot be read.
@@ -167,7 +167,7 @@ class TypeBuilder:
     previous: Mapping[str, InstanceType] = field(default_factory=dict)
 
     def build(self, info: TypeInfo, sold_in: frozenset[str]) -> InstanceType | None:
-        """The instance type; None when no zone with a subnet sells it, or no image is for it."""
+        """Return the instance type; None when no zone with a subnet sells it, or no image is for it."""
         offered = offerings(info, sold_in, self.market)
         if not offered:
             return None
@@ -188,7 +188,8 @@ class TypeBuilder:
 
 @lru_cache(maxsize=MAX_KEPT)
 def unsold(info: TypeInfo, region: str, rules: CapacityRules) -> InstanceType:
-    """The type without offerings: what depends on neither market nor image, one object for all Provisioners' catalogs.
+    """Return the type without offerings: what depends on neither market nor image,
+    one object for all Provisioners' catalogs.
 
     Raises ValueError when a quantity of the kubelet configuration cannot be read.
     """
@@ -204,7 +205,7 @@ def unsold(info: TypeInfo, region: str, rules: CapacityRules) -> InstanceType:
 
 
 def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[Offering, ...]:
-    """A type's offerings: zones that sell it and have a subnet, times the capacity types that it is sold as.
+    """Return a type's offerings: zones that sell it and have a subnet, times the capacity types that it is sold as.
 
     Offerings without a price, out of capacity, or in a zone without a free address are marked unavailable: the type
     stays known, since nodes of it may be on their way there.
@@ -222,11 +223,12 @@ def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[
 
 
 def requirements(labels: Mapping[str, str]) -> Requirements:
-    """Requirements for the labels that nodes of a type have, and for the absence of well-known ones that they lack."""
+    """Return the requirements for the labels that nodes of a type have,
+    and for the absence of well-known ones that they lack."""
     return Requirements(_requirement(key, labels.get(key)) for key in sorted(DERIVED))
 
 
 @lru_cache(maxsize=50_000)
 def _requirement(key: str, value: str | None) -> Requirement:
-    """One object for each label and value: hundreds of types share most of theirs."""
+    """Return one object for each label and value: hundreds of types share most of theirs."""
     return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))

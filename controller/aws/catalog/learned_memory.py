@@ -42,7 +42,7 @@ class MeasuredMemory:
 
 
 def measured(nodes: Iterable[Node], owned: Iterable[CloudInstance]) -> Iterator[MeasuredMemory]:
-    """What the Nodes of `owned` instances tell."""
+    """Yield what the Nodes of `owned` instances tell."""
     by_id = {instance.provider_id: instance for instance in owned if instance.provider_id}
     for node in nodes:
         instance = by_id.get(node.provider_id)
@@ -52,7 +52,7 @@ def measured(nodes: Iterable[Node], owned: Iterable[CloudInstance]) -> Iterator[
 
 
 def plausible(memory: int, nominal: int) -> bool:
-    """Whether a node of that nominal memory may have so many bytes."""
+    """Return whether a node of that nominal memory may have so many bytes."""
     return nominal * LEAST_SHARE - LEAST_LOSS_BYTES <= memory <= nominal and memory > 0
 
 
@@ -104,7 +104,8 @@ class LearnedMemory:
         )
 
     def may_teach(self, node: Node) -> bool:
-        """Whether an initialized node may tell something new. Its labels decide only whether EC2 is asked about it."""
+        """Return whether an initialized node may tell something new.
+        Its labels decide only whether EC2 is asked about it."""
         memory = node.capacity.get("memory", 0)
         if self._implausible.get(node.name) == memory:
             return False
@@ -112,7 +113,7 @@ class LearnedMemory:
         return memory > 0 and node.labels.get(keys.INITIALIZED) == "true" and (known is None or memory < known)
 
     def of(self, instance_type: str, image_id: str, nominal: int) -> int | None:
-        """Bytes of memory of such a node; None while none has joined, and where the entry is implausible.
+        """Return the bytes of memory of such a node; None while none has joined, and where the entry is implausible.
 
         `nominal`: bytes that EC2 states for the type.
         """
@@ -120,7 +121,7 @@ class LearnedMemory:
         return memory if memory is not None and plausible(memory, nominal) else None
 
     def document(self) -> dict[str, str]:
-        """All that was learned, as the data of a ConfigMap: TYPE_IMAGE → bytes."""
+        """Return all that was learned, as the data of a ConfigMap: TYPE_IMAGE → bytes."""
         with self._lock:
             return {f"{name}_{image}": str(memory) for (name, image), memory in sorted(self._bytes.items())}
 

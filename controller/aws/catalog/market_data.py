@@ -84,7 +84,7 @@ class MarketData:
         return (self._catalog.sold or SoldTypes()).types
 
     def sold_types(self) -> SoldTypes:
-        """The instance types and their zones, as last read. Raises CloudError before the first read."""
+        """Return the instance types and their zones, as last read. Raises CloudError before the first read."""
         sold = self._catalog.sold
         if sold is None:
             raise CloudError("Instance types are not known yet; ec2:DescribeInstanceTypes is tried again")
@@ -97,7 +97,8 @@ class MarketData:
         zones: SubnetZones,
         images: tuple[Image, ...] | None,
     ) -> tuple[InstanceType, ...]:
-        """The types sold in the subnets' zones that one of the images is for; the same tuple while nothing changed.
+        """Return the types sold in the subnets' zones that one of the images is for;
+        the same tuple while nothing changed.
 
         Raises NodeTemplateError for kubelet settings that cannot be read.
         """
@@ -113,7 +114,8 @@ class MarketData:
             ) from error
 
     def type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
-        """Labels of a node of this type, none while it is not known; its instance's `tags` tell the pod density."""
+        """Return the labels of a node of this type, none while it is not known;
+        its instance's `tags` tell the pod density."""
         info = self._types.get(instance_type)
         if info is None:
             return {}
@@ -136,11 +138,12 @@ class MarketData:
         return running.total()
 
     def price_book(self) -> Mapping[str, Any]:
-        """The list prices as a document that `offline_catalog.read_catalog` reads; empty before the first read."""
+        """Return the list prices as a document that `offline_catalog.read_catalog` reads;
+        empty before the first read."""
         return self.region_catalog().price_book() if self.known else {}
 
     def region_catalog(self) -> RegionCatalog:
-        """What is sold at list prices, without the user's discounts. Raises CloudError before the first read."""
+        """Return what is sold at list prices, without the user's discounts. Raises CloudError before the first read."""
         sold, prices = self.sold_types(), self._pricing.prices
         spot: dict[str, dict[str, float]] = {}
         for (name, zone), price in (prices.spot or {}).items():
@@ -157,7 +160,7 @@ class MarketData:
         )
 
     def _source(self, prices: Prices) -> str:
-        """What the prices are: the Pricing API's, or shipped ones until it answers."""
+        """Return what the prices are: the Pricing API's, or shipped ones until it answers."""
         on_demand = (
             "the Pricing API" if prices.listed else f"prices shipped with the controller ({self._shipped.generated})"
         )

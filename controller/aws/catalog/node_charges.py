@@ -56,7 +56,7 @@ ELSEWHERE = 0.1
 
 
 def node_charges(template: AWSNodeTemplate, region: str) -> float:
-    """$/hour of a template's volumes and monitoring. Raises NodeTemplateError for an unknown AMI family.
+    """Return the $/hour of a template's volumes and monitoring. Raises NodeTemplateError for an unknown AMI family.
 
     Volumes that its image or its launch template decides count as one of `DEFAULT_GIB`, gp3.
     """
@@ -70,7 +70,7 @@ def node_charges(template: AWSNodeTemplate, region: str) -> float:
 
 
 def _month(device: BlockDevice) -> float:
-    """$ a month in us-east-1. A volume type that is not known is priced as gp3."""
+    """Return the $ a month in us-east-1. A volume type that is not known is priced as gp3."""
     price = VOLUME_PRICES.get(device.volume_type or EC2_DEFAULT, VOLUME_PRICES["gp3"])
     size = DEFAULT_GIB if device.volume_size_bytes is None else device.volume_size_bytes / GIB
     iops = max(0, (device.iops or 0) - price.free_iops)

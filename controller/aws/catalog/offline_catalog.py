@@ -57,11 +57,11 @@ class RegionCatalog:
         return frozenset().union(*self.zones.values()) if self.zones else frozenset()
 
     def price_book(self) -> dict[str, Any]:
-        """Its prices alone, as JSON values that `read_catalog` reads."""
+        """Return its prices alone, as JSON values that `read_catalog` reads."""
         return replace(self, types={}, zones={}).document()
 
     def priced(self, book: RegionCatalog) -> RegionCatalog:
-        """The catalog with the prices of `book`, and with its own on-demand price for types that this lacks."""
+        """Return the catalog with the prices of `book`, and with its own on-demand price for types that this lacks."""
         missing = self.on_demand.keys() - book.on_demand.keys()
         return replace(
             self,
@@ -73,7 +73,7 @@ class RegionCatalog:
         )
 
     def document(self) -> dict[str, Any]:
-        """As JSON values; `read_catalog` reads it."""
+        """Return the catalog as JSON values, which `read_catalog` reads."""
         document = msgspec.to_builtins(replace(self, zones={}))
         document["zones"] = {name: sorted(zones) for name, zones in sorted(self.zones.items())}
         document["estimated"] = sorted(self.estimated)
@@ -81,7 +81,7 @@ class RegionCatalog:
 
 
 def read_catalog(document: Any) -> RegionCatalog:
-    """From JSON values. Raises ValueError naming the place that is not a catalog's."""
+    """Read a catalog from JSON values. Raises ValueError naming the place that is not a catalog's."""
     try:
         return msgspec.convert(document, RegionCatalog)
     except msgspec.ValidationError as error:
@@ -90,7 +90,7 @@ def read_catalog(document: Any) -> RegionCatalog:
 
 @cache
 def shipped_catalog(region: str) -> RegionCatalog:
-    """From the shipped tables. Raises CloudError for a region that they lack."""
+    """Read a catalog from the shipped tables. Raises CloudError for a region that they lack."""
     sold = shipped_types(region)
     if sold is None:
         regions = shipped_regions()
@@ -146,7 +146,7 @@ class OfflineTypes:
         return self.catalog.spot.get(name, {}).get(zone)
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
-        """$ an hour of any type of the region, whoever launched it; None where it is not known."""
+        """Return the $ an hour of any type of the region, whoever launched it; None where it is not known."""
         return self._market.prices.of(capacity_type, instance_type, zone)
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:

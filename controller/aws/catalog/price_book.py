@@ -56,11 +56,12 @@ class Prices:
     """Whether the Pricing API has answered; until then the on-demand prices are those shipped with the controller."""
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
-        """What the user pays for an offering; None when its list price is not known, even if a rule sets a price."""
+        """Return what the user pays for an offering; None when its list price is not known,
+        even if a rule sets a price."""
         return self.offer(capacity_type, instance_type, zone)[0]
 
     def offer(self, capacity_type: str, instance_type: str, zone: str) -> tuple[float | None, Commitment | None]:
-        """That price, and for how many instances it holds (None: for any number)."""
+        """Return the price of `of`, and for how many instances it holds (None: for any number)."""
         listed = self._listed(capacity_type, instance_type, zone)
         if listed is None or not self.book.rules:
             return listed, None
@@ -175,7 +176,7 @@ class Pricing:
 
 
 def _hourly(listed: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """(instance type, price) of each product that has an hourly price above zero."""
+    """Yield (instance type, price) of each product that has an hourly price above zero."""
     for text in listed:
         try:
             product = read_object(text)

@@ -42,7 +42,7 @@ class ShippedPrices:
 
 @cache
 def shipped_prices(region: str) -> ShippedPrices:
-    """Prices of a region: its own, else another's of its partition, all of them estimates then."""
+    """Return the prices of a region: its own, else another's of its partition, all of them estimates then."""
     table = _read(PRICES_FILE)
     if region in table:
         return prices_of(region, table)
@@ -51,7 +51,7 @@ def shipped_prices(region: str) -> ShippedPrices:
 
 
 def prices_of(region: str, table: Mapping[str, Any]) -> ShippedPrices:
-    """The prices of a region that the table has, known and estimated."""
+    """Return the prices of a region that the table has, known and estimated."""
     entry, base = table[region], table[BASE_REGION]
     known: dict[str, float] = entry["prices"]
     if ratios := entry.get("ratios"):
@@ -63,7 +63,7 @@ def prices_of(region: str, table: Mapping[str, Any]) -> ShippedPrices:
 
 
 def _scaled(price: float, name: str, ratios: Mapping[str, float]) -> float:
-    """The price at the ratio of the type's family; the empty name has the ratio of all other families."""
+    """Return the price at the ratio of the type's family; the empty name has the ratio of all other families."""
     return round(price * ratios.get(name.partition(".")[0], ratios[""]), 5)
 
 
@@ -81,7 +81,7 @@ class ShippedTypes:
 
 
 def shipped_types(region: str) -> ShippedTypes | None:
-    """Instance types of a region; None when the table lacks it (see `shipped_regions`)."""
+    """Return the instance types of a region; None when the table lacks it (see `shipped_regions`)."""
     table = _read(TYPES_FILE)
     entry = table["regions"].get(region)
     if entry is None:
@@ -92,17 +92,17 @@ def shipped_types(region: str) -> ShippedTypes | None:
 
 
 def shipped_regions() -> tuple[str, ...]:
-    """Regions whose instance types are known without asking AWS, sorted."""
+    """Return the regions whose instance types are known without asking AWS, sorted."""
     return tuple(sorted(_read(TYPES_FILE)["regions"]))
 
 
 def shipped_type_names() -> frozenset[str]:
-    """Instance types that some region sells."""
+    """Return the instance types that some region sells."""
     return frozenset(name for entry in _read(TYPES_FILE)["regions"].values() for name in entry["zones"])
 
 
 def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
-    """The table of instance types with one region replaced by what was `read` anew."""
+    """Return the table of instance types with one region replaced by what was `read` anew."""
     zones = {
         name: [zone.removeprefix(read.region) for zone in sorted(places)]
         for name, places in sorted(read.zones.items())
@@ -117,7 +117,8 @@ def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
 
 @cache
 def branch_interfaces() -> FrozenMap[str, int]:
-    """Branch network interfaces (for security groups for pods) by instance type; types without trunking are absent."""
+    """Return the branch network interfaces (for security groups for pods) by instance type;
+    types without trunking are absent."""
     interfaces: dict[str, int] = _read(BRANCH_INTERFACES_FILE)["branchInterfaces"]
     return FrozenMap(interfaces)
 

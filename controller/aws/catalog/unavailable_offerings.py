@@ -58,13 +58,13 @@ class UnavailableOfferings:
             return seconds
 
     def active(self) -> tuple[int, frozenset[Key]]:
-        """The offerings masked now, and before them a version that changes whenever they do."""
+        """Return the offerings masked now, and before them a version that changes whenever they do."""
         with self._lock:
             self._settle(self._clock.monotonic())
             return self._version, self._active
 
     def reason(self, key: Key) -> str:
-        """Why an offering was masked last, or empty."""
+        """Return why an offering was masked last, or empty."""
         with self._lock:
             mask = self._masks.get(key)
             return mask.reason if mask else ""

@@ -50,7 +50,7 @@ class FleetError:
         return self.code in OFFERING_CODES
 
     def concerns(self, offering: PricedOffering) -> bool:
-        """Whether the error is about this offering; one that names no type or no zone is about all of them."""
+        """Return whether the error is about this offering; one that names no type or no zone is about all of them."""
         return self.instance_type in ("", offering.instance_type) and self.zone in ("", offering.zone)
 
 
@@ -79,7 +79,7 @@ class FleetRequest:
     context: str | None = None
 
     def document(self, launch_token: str, client_token: str, instances: int) -> CreateFleetRequestTypeDef:
-        """The request as a document of the API."""
+        """Return the request as a document of the API."""
         configs: dict[str, list[dict[str, str]]] = {}
         for override in self.overrides[:MAX_OVERRIDES]:
             configs.setdefault(override.launch_template, []).append(
@@ -116,7 +116,7 @@ class FleetRequest:
 
 
 def client_token(token: str, attempt: int) -> str:
-    """The client token of an attempt: at most 64 ASCII characters, the same in every process."""
+    """Return the client token of an attempt: at most 64 ASCII characters, the same in every process."""
     return hashlib.sha256(f"{token}/{attempt}".encode()).hexdigest()
 
 
@@ -130,7 +130,7 @@ def create_fleet(ec2: EC2Client, request: CreateFleetRequestTypeDef, subject: st
 
 
 def fleet_created(ec2: EC2Client, fleet_id: str) -> float | None:
-    """When the fleet was created, in Unix seconds; None when EC2 does not say. Raises CloudErrors."""
+    """Return when the fleet was created, in Unix seconds; None when EC2 does not say. Raises CloudErrors."""
     with translated("ec2:DescribeFleets", fleet_id):
         fleets = ec2.describe_fleets(FleetIds=[fleet_id])["Fleets"]
     created = next((fleet.get("CreateTime") for fleet in fleets), None)

@@ -104,13 +104,15 @@ class FleetCalls:
         self._subnets.release(fleet.reservation, used)
 
     def send(self, request: LaunchRequest, fleet: PreparedFleet, attempt: int) -> FleetAnswer:
-        """CreateFleet, in one call with others that ask for the same, unless the launch is on record by its token."""
+        """Call CreateFleet, in one call with others that ask for the same,
+        unless the launch is on record by its token."""
         ask = Ask(request.token, client_token(request.token, attempt))
         launch = self._merger.launch_alone if request.on_record else self._merger.launch
         return launch(fleet.request, ask)
 
     def is_new(self, answer: FleetAnswer, *, unknown: bool = True) -> bool:
-        """Whether this call created the fleet, as opposed to an earlier call with its client token; True if in doubt.
+        """Return whether this call created the fleet, as opposed to an earlier call with its client token;
+        True if in doubt.
 
         `unknown`: the result for a fleet that EC2 does not know, which may be very new or very old.
         """
@@ -126,7 +128,7 @@ class FleetCalls:
         return created is None or self._clock.now() - created <= FRESH_SECONDS
 
     def _create(self, request: FleetRequest, launch_token: str, token: str, instances: int) -> FleetAnswer:
-        """One call, which was admitted; a launch template that somebody deleted is created again, once."""
+        """Make one call, which was admitted; a launch template that somebody deleted is created again, once."""
         document = request.document(launch_token, token, instances)
         self._pace.take(instances)
         try:

@@ -75,7 +75,7 @@ class FleetMerger:
         self._lost: LRUCache[Ask, _Call] = LRUCache(MAX_LOST)
 
     def launch(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        """At most one instance for the caller, in one call with equal requests. Raises CloudErrors."""
+        """Launch at most one instance for the caller, in one call with equal requests. Raises CloudErrors."""
         with self._lock:
             lost = self._lost.get(ask)
             batcher = self._open.get(request)
@@ -85,7 +85,8 @@ class FleetMerger:
         return batcher.call(ask) if lost is None else self._again(lost, ask)
 
     def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        """As `launch`, in a separate call, so that the instance has the launch token as a tag. Raises CloudErrors."""
+        """Launch as `launch` does, in a separate call, so that the instance has the launch token as a tag.
+        Raises CloudErrors."""
         self._admit()
         return self._alone(request, ask)
 
@@ -127,12 +128,12 @@ class FleetMerger:
 
 
 def _may_have_worked(error: CloudError) -> bool:
-    """Whether EC2 may have launched nevertheless: not if it throttled or refused the call."""
+    """Return whether EC2 may have launched nevertheless: not if it throttled or refused the call."""
     return transient(error) and not isinstance(error, CloudThrottledError)
 
 
 def deal(answer: FleetAnswer, callers: int) -> list[FleetAnswer]:
-    """The answer for each caller: one instance each while there are some left, and every error."""
+    """Return the answer for each caller: one instance each while there are some left, and every error."""
     ids = sorted(answer.instance_ids)
     shares = [(one,) for one in ids[:callers]] + [()] * max(0, callers - len(ids))
     return [replace(answer, instance_ids=share, given=len(ids)) for share in shares]

@@ -76,14 +76,15 @@ class InstanceLauncher:
         self._advised: LRUCache[tuple[str, int], bool] = LRUCache(REMEMBERED_LAUNCHES)
 
     def launch(self, request: LaunchRequest, cluster: ClusterFacts) -> CloudInstance:
-        """The instance of the request's token. Raises as CloudProvider.create."""
+        """Return the instance of the request's token. Raises as CloudProvider.create."""
         with self._lock:
             token_lock = self._token_locks.setdefault(request.token, threading.Lock())
         with token_lock:
             return self._launched_before(request.token) or self._launch(request, cluster)
 
     def _launched_before(self, token: str) -> CloudInstance | None:
-        """The instance that this process or another launched for the token; None without one, or if it terminates."""
+        """Return the instance that this process or another launched for the token;
+        None without one, or if it terminates."""
         with self._lock:
             instance_id = self._launched.get(token)
         if instance_id is None:
@@ -164,7 +165,7 @@ class InstanceLauncher:
         return _Attempt(new=False)
 
     def _sent_before(self, request: LaunchRequest, number: int) -> _Attempt:
-        """An earlier process used this attempt's token for other offerings: take what it launched, if anything."""
+        """Take what an earlier process launched, if anything, by this attempt's token with other offerings."""
         by_token = partial(self._instances.by_token, request.token)
         instance = wait_until_visible(by_token, self._clock, self._stop)
         if instance is None:

@@ -41,7 +41,7 @@ TypeLabels = Callable[[str, Mapping[str, str]], Mapping[str, str]]
 
 
 def instance_id(provider_id: str) -> str:
-    """The id in a provider id. Raises ValueError for what is not `aws:///ZONE/i-...`."""
+    """Return the id in a provider id. Raises ValueError for what is not `aws:///ZONE/i-...`."""
     match = _PROVIDER_ID.match(provider_id)
     if match is None:
         raise ValueError(f"{provider_id!r} is not a provider id of AWS (aws:///ZONE/INSTANCE-ID)")
@@ -85,29 +85,30 @@ class Instances:
         return instance
 
     def find(self, instance_id: str) -> CloudInstance | None:
-        """The instance by its bare id, in whatever state and with whatever tags; None when EC2 does not show it.
+        """Return the instance by its bare id, in whatever state and with whatever tags; None when EC2 does not show it.
 
         Raises CloudErrors.
         """
         return self._described.call(instance_id)
 
     def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
-        """Those whose instance EC2 shows by its bare id, in whatever state. Raises CloudErrors."""
+        """Return those whose instance EC2 shows by its bare id, in whatever state. Raises CloudErrors."""
         by_id = {instance_id(each): each for each in provider_ids if _PROVIDER_ID.match(each)}
         return frozenset(by_id[item.id] for item in self.shown(by_id.values()))
 
     def shown(self, provider_ids: Iterable[str]) -> tuple[CloudInstance, ...]:
-        """The instances that EC2 shows by their bare ids, in whatever state, with whatever tags. Raises CloudErrors."""
+        """Return the instances that EC2 shows by their bare ids, in whatever state, with whatever tags.
+        Raises CloudErrors."""
         ids = sorted({instance_id(each) for each in provider_ids if _PROVIDER_ID.match(each)})
         parts = (ids[start : start + FILTER_VALUES] for start in range(0, len(ids), FILTER_VALUES))
         return tuple(item for part in parts for item in self._describe([{"Name": "instance-id", "Values": part}]))
 
     def by_token(self, token: str) -> CloudInstance | None:
-        """The instance with this launch token that is not terminating: the oldest, should there be several."""
+        """Return the instance with this launch token that is not terminating: the oldest, should there be several."""
         return self._of_token.call(token)
 
     def launched(self) -> tuple[CloudInstance, ...]:
-        """Every live instance of this cluster that a Provisioner launched, sorted by launch time."""
+        """Return every live instance of this cluster that a Provisioner launched, sorted by launch time."""
         instances = self._describe_owned([{"Name": "tag-key", "Values": [keys.PROVISIONER_NAME]}], LIVE_STATES)
         return tuple(sorted(instances, key=lambda item: (item.launched_at, item.id)))
 
@@ -154,18 +155,18 @@ class Instances:
             return {instance_id: error}
 
     def _terminate_call(self, ids: list[str]) -> list[str]:
-        """Returns the ids that EC2 terminates."""
+        """Return the ids that EC2 terminates."""
         with translated("ec2:TerminateInstances", ", ".join(ids[:5])):
             answer = self._ec2.terminate_instances(InstanceIds=ids)
         return [change.get("InstanceId", "") for change in answer["TerminatingInstances"]]
 
     def _describe_owned(self, filters: Sequence[FilterTypeDef], states: Sequence[str]) -> tuple[CloudInstance, ...]:
-        """This cluster's instances, by its tag, that match. Raises CloudErrors."""
+        """Return this cluster's instances, by its tag, that match. Raises CloudErrors."""
         owned: FilterTypeDef = {"Name": f"tag:{tagging.cluster_tag(self._cluster_name)}", "Values": ["owned"]}
         return self._describe([*filters, owned, {"Name": "instance-state-name", "Values": list(states)}])
 
     def _describe(self, wanted: Sequence[FilterTypeDef]) -> tuple[CloudInstance, ...]:
-        """The account's instances that match, in whatever state. Raises CloudErrors."""
+        """Return the account's instances that match, in whatever state. Raises CloudErrors."""
         with translated("ec2:DescribeInstances"):
             pages = self._ec2.get_paginator("describe_instances").paginate(Filters=wanted)
             return tuple(

@@ -26,7 +26,7 @@ class LaunchPace:
         self._most = settings.launch_bucket[0] if settings.launch_bucket else None
 
     def limited(self, window: Window) -> Window:
-        """The window in which calls are merged, with no more launches than the bucket ever has tokens."""
+        """Return the window in which calls are merged, with no more launches than the bucket ever has tokens."""
         return window if self._most is None else replace(window, max_items=min(window.max_items, self._most))
 
     def admit(self) -> None:

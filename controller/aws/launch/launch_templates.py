@@ -46,7 +46,7 @@ class LaunchParameters:
     ipv6: bool = False
 
     def data(self) -> dict[str, Any]:
-        """The API's LaunchTemplateData."""
+        """Return the API's LaunchTemplateData."""
         data: dict[str, Any] = {
             "ImageId": self.image_id,
             "IamInstanceProfile": {"Name": self.instance_profile},
@@ -82,7 +82,8 @@ class LaunchTemplates:
         self._used_at: dict[str, float] = {}
 
     def ensure(self, parameters: LaunchParameters) -> str:
-        """The name of the launch template with these parameters, created if it does not exist. Raises CloudErrors."""
+        """Return the name of the launch template with these parameters, created if it does not exist.
+        Raises CloudErrors."""
         name = parameters.name
         self._used_at[name] = self._clock.monotonic()
         return self._known.get(name, lambda: self._find_or_create(name, parameters))
@@ -156,7 +157,7 @@ class LaunchTemplates:
 
 
 def metadata_options(options: MetadataOptions, ipv6: bool) -> dict[str, Any]:
-    """IMDSv2 alone, with a hop limit that reaches pods; each member as the template sets it."""
+    """Return IMDSv2 alone, with a hop limit that reaches pods; each member as the template sets it."""
     hops = options.http_put_response_hop_limit
     return {
         "HttpEndpoint": options.http_endpoint or "enabled",
@@ -167,7 +168,7 @@ def metadata_options(options: MetadataOptions, ipv6: bool) -> dict[str, Any]:
 
 
 def block_device(mapping: BlockDeviceMapping) -> dict[str, Any]:
-    """A mapping as the API takes it; sizes are rounded up to whole GiB, unset members left to EC2."""
+    """Return a mapping as the API takes it; sizes are rounded up to whole GiB, unset members left to EC2."""
     ebs = mapping.ebs
     size = ebs.volume_size_bytes
     members = {

@@ -55,7 +55,7 @@ class NodeParameters:
     def launch_templates(
         self, request: LaunchRequest, capacity_type: str, types: Sequence[InstanceType], cluster: ClusterFacts
     ) -> dict[str, str]:
-        """Launch template name by instance type; types without an image are left out.
+        """Return the launch template's name by instance type; types without an image are left out.
 
         Raises NodeTemplateError when the template cannot be resolved, and other CloudErrors.
         """
@@ -80,7 +80,7 @@ class NodeParameters:
         return bool(ours)
 
     def launch_tags(self, request: LaunchRequest) -> dict[str, str]:
-        """Tags of the instance, its volumes and the fleet, but for the launch token."""
+        """Return the tags of the instance, its volumes and the fleet, but for the launch token."""
         derived = {keys.PROVISIONER_NAME, keys.ZONE, keys.CAPACITY_TYPE, keys.INSTANCE_TYPE}
         return tagging.launch_tags(
             cluster_name=self._settings.cluster_name,
@@ -101,7 +101,7 @@ class NodeParameters:
         return name
 
     def _max_pods(self, request: LaunchRequest, item: InstanceType) -> int | None:
-        """With prefixes or reserved interfaces the images' own rule does not hold: each number needs a template."""
+        """Return the kubelet's --max-pods; None where the images' own rule (the ENI formula) holds."""
         kubelet, settings = request.provisioner.kubelet, self._settings
         pods = max_pods(kubelet, settings.enable_eni_limited_pod_density)
         own_rule = not settings.enable_prefix_delegation and not settings.reserved_enis
@@ -156,14 +156,15 @@ class NodeParameters:
 
 
 def max_pods(kubelet: KubeletConfiguration, eni_limited: bool) -> int | None:
-    """The kubelet's --max-pods; None: the image's own rule, which is the ENI formula."""
+    """Return the kubelet's --max-pods; None: the image's own rule, which is the ENI formula."""
     if kubelet.max_pods is not None:
         return kubelet.max_pods
     return None if eni_limited else DEFAULT_MAX_PODS
 
 
 def kubelet_labels(labels: Mapping[str, str], provisioner_name: str, capacity_type: str) -> dict[str, str]:
-    """The labels that a kubelet registers with, sorted: the Provisioner's that it may set, its name, capacity type."""
+    """Return the labels that a kubelet registers with, sorted:
+    the Provisioner's that it may set, its name, capacity type."""
     own = {key: value for key, value in labels.items() if kubelet_may_set(key)}
     own[keys.PROVISIONER_NAME] = provisioner_name
     own[keys.CAPACITY_TYPE] = capacity_type
@@ -171,7 +172,7 @@ def kubelet_labels(labels: Mapping[str, str], provisioner_name: str, capacity_ty
 
 
 def kubelet_may_set(key: str) -> bool:
-    """Whether the kubelet starts when `--node-labels` has the key."""
+    """Return whether the kubelet starts when `--node-labels` has the key."""
     domain = key.partition("/")[0] if "/" in key else ""
     if key in KUBELET_LABELS or any(domain == one or domain.endswith("." + one) for one in KUBELET_LABEL_DOMAINS):
         return True

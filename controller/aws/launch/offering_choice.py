@@ -51,7 +51,8 @@ class OfferingChoice:
     def sendable(
         self, request: LaunchRequest, tier: Sequence[PricedOffering], failed_attempts: int
     ) -> list[PricedOffering]:
-        """The offerings of a tier to ask for now: not masked, with a subnet, and near the price of the cheapest such.
+        """Return the offerings of a tier to ask for now: not masked, with a subnet,
+        and near the price of the cheapest such.
 
         First those of the request's first choice, or as many as `Flexibility` names. After a failed attempt all within
         the tolerance, which doubles with each. With zone balance, those of one zone alone.
@@ -103,7 +104,7 @@ class OfferingChoice:
                 self._log.info("Offerings have no capacity", offerings=masked)
 
     def refusal(self, request: LaunchRequest) -> str:
-        """The error message for a request none of whose offerings could be launched."""
+        """Return the error message for a request none of whose offerings could be launched."""
         reasons = {
             self._unavailable.reason((o.capacity_type, o.instance_type, o.zone)) or "not tried to the end"
             for o in request.offerings
@@ -131,6 +132,6 @@ def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) ->
 
 
 def is_exotic(item: InstanceType) -> bool:
-    """Whether the type is bare metal, or has GPUs or accelerators."""
+    """Return whether the type is bare metal, or has GPUs or accelerators."""
     size = item.requirements[keys.INSTANCE_SIZE].values if keys.INSTANCE_SIZE in item.requirements else frozenset()
     return any(value.startswith("metal") for value in size) or any(name in item.capacity for name in DEVICES)

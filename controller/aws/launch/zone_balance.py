@@ -30,7 +30,8 @@ class ZoneBalance:
         self._since: Counter[tuple[str, str]] = Counter()
 
     def fewest(self, provisioner: str, offerings: Sequence[PricedOffering]) -> list[PricedOffering]:
-        """Offerings of the zone with the Provisioner's fewest instances; of equals, the first. Raises CloudErrors."""
+        """Return the offerings of the zone with the Provisioner's fewest instances; of equals, the first.
+        Raises CloudErrors."""
         counted = self._read.get("zones", self._count)
         zones = dict.fromkeys(offering.zone for offering in offerings)
         with self._lock:

@@ -45,7 +45,8 @@ class SecurityGroups:
         self._cache: Cache[tuple[tuple[str, str], ...], tuple[str, ...]] = Cache(clock, cache_seconds)
 
     def matching(self, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """Ids of the template's groups, sorted. Raises NodeTemplateError when none matches, and other CloudErrors."""
+        """Return the ids of the template's groups, sorted. Raises NodeTemplateError when none matches,
+        and other CloudErrors."""
         key = tuple(sorted(template.security_group_selector.items()))
         groups = self._cache.get(key, lambda: self._describe(template))
         if not groups:
@@ -78,6 +79,7 @@ class SecurityGroups:
 
 
 def surplus_tagged(groups: Mapping[str, Mapping[str, str]], tag: str) -> tuple[str, ...]:
-    """Of the groups (tags by id) that carry the tag, all but one: EKS's own cluster group stays, else the first id."""
+    """Return all but one of the groups (tags by id) that carry the tag:
+    EKS's own cluster group stays, else the first id."""
     tagged = sorted((EKS_GROUP_TAG not in tags, group_id) for group_id, tags in groups.items() if tag in tags)
     return tuple(group_id for _, group_id in tagged[1:])

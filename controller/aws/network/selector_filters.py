@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def filters(selector: Mapping[str, str], id_filter: str) -> list[FilterTypeDef]:
-    """The filters of a selector; `id_filter` is the API's name for ids (`subnet-id`, `group-id`)."""
+    """Return the filters of a selector; `id_filter` is the API's name for ids (`subnet-id`, `group-id`)."""
     wanted: list[FilterTypeDef] = []
     for key, value in sorted(selector.items()):
         if key in ID_KEYS:
@@ -29,5 +29,5 @@ def filters(selector: Mapping[str, str], id_filter: str) -> list[FilterTypeDef]:
 
 
 def shown(selector: Mapping[str, str]) -> str:
-    """A selector as text, for messages."""
+    """Return a selector as text, for messages."""
     return "{" + ", ".join(f"{key}: {value}" for key, value in sorted(selector.items())) + "}"

@@ -74,7 +74,7 @@ class Subnets:
         self._exhausted: TTLCache[str, bool] = TTLCache(MAX_SUBNETS, EXHAUSTED_SECONDS, timer=clock.monotonic)
 
     def matching(self, template: AWSNodeTemplate) -> tuple[Subnet, ...]:
-        """The template's subnets, most free addresses first.
+        """Return the template's subnets, most free addresses first.
 
         Raises NodeTemplateError when none matches, and other CloudErrors.
         """
@@ -93,7 +93,7 @@ class Subnets:
             self._for_pods = dict(by_zone)
 
     def for_pods(self) -> Mapping[str, Subnet]:
-        """By zone, the subnet that pods take addresses of; none of a zone whose pods take the node's.
+        """Return, by zone, the subnet that pods take addresses of; none of a zone whose pods take the node's.
 
         Ids that EC2 does not know are left out. Raises CloudErrors.
         """
@@ -105,13 +105,14 @@ class Subnets:
         return {subnet.zone: subnet for subnet in found}
 
     def all_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
-        """The zones in which the template has a subnet, free addresses or not. Raises as `matching`."""
+        """Return the zones in which the template has a subnet, free addresses or not. Raises as `matching`."""
         return frozenset(subnet.zone for subnet in self.matching(template))
 
     def zones(
         self, template: AWSNodeTemplate, addresses: int = 0, among: Collection[str] | None = None
     ) -> frozenset[str]:
-        """The zones, of those in `among` (None: any), in which the template has an open subnet with free addresses.
+        """Return the zones, of those in `among` (None: any), in which the template has an open subnet with free
+        addresses.
 
         `addresses`: what a node takes. Zones without so many, launches in flight counted in, are left out; if that
         leaves none, what launches in flight take may be overestimated, and EC2 decides. Raises as `matching`.
@@ -123,23 +124,23 @@ class Subnets:
         return frozenset(subnet.zone for subnet in enough or usable)
 
     def zones_left(self) -> frozenset[str]:
-        """The zones, by name, that a zonal shift leaves and some template had subnets in."""
+        """Return the zones, by name, that a zonal shift leaves and some template had subnets in."""
         with self._lock:
             return frozenset(self._zone_names[each] for each in self._left() if each in self._zone_names)
 
     def closed(self, subnet: Subnet) -> bool:
-        """Whether nothing is launched in it: by its tag, or by a zonal shift."""
+        """Return whether nothing is launched in it: by its tag, or by a zonal shift."""
         return subnet.closed or subnet.zone_id in self._left()
 
     def public_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
-        """The zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""
+        """Return the zones whose usable subnets all give a node a public IPv4 address. Raises as `matching`."""
         subnets = self._usable(template)
         return frozenset(s.zone for s in subnets) - frozenset(s.zone for s in subnets if not s.public)
 
     def reserve(
         self, template: AWSNodeTemplate, addresses_by_zone: Mapping[str, int]
     ) -> tuple[dict[str, Subnet], Reservation]:
-        """The subnet with the most free addresses of each zone given, and the addresses taken from it.
+        """Return the subnet with the most free addresses of each zone given, and the addresses taken from it.
 
         `addresses_by_zone` says how many addresses the node takes there. Zones in which no subnet has so many are left
         out, but where none has: then EC2 decides.
@@ -191,7 +192,8 @@ class Subnets:
             return [s for s in open_ones if s.id not in self._exhausted]
 
     def _fits(self, subnet: Subnet, addresses: int, for_pods: Mapping[str, Subnet]) -> bool:
-        """Whether a node's addresses are free: all but its own are of the zone's subnet for pods, where it has one."""
+        """Return whether a node's addresses are free: all but its own are of the zone's subnet for pods,
+        where it has one."""
         of_pods = for_pods.get(subnet.zone)
         if of_pods is None:
             return self._free(subnet) >= addresses

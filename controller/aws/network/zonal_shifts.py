@@ -36,7 +36,8 @@ class ZonalShifts:
         self._problem = ""
 
     def zones(self) -> frozenset[str]:
-        """Ids (`use1-az1`) of the zones that are being left now; a shift that has expired is over without a read."""
+        """Return the ids (`use1-az1`) of the zones that are being left now;
+        a shift that has expired is over without a read."""
         now = self._clock.now()
         return frozenset(zone for zone, until in self._until.items() if until > now)
 
@@ -62,7 +63,7 @@ class ZonalShifts:
 
 
 def _shifts(answer: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Zone and end of each shift that is in effect: of several at a time ARC applies one."""
+    """Yield zone and end of each shift that is in effect: of several at a time ARC applies one."""
     for shift in (*answer.get("zonalShifts", ()), *answer.get("autoshifts", ())):
         if shift.get("appliedStatus") == "APPLIED":
             expires = shift.get("expiryTime")

@@ -48,7 +48,7 @@ class AwsCheck:
     snapshot: Snapshot
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """(subject, check), in the order to show; they are worth asking once `identity` has an answer."""
+        """Return (subject, check), in the order to show; they are worth asking once `identity` has an answer."""
         return (
             ("Permissions", self.permissions),
             ("Zonal shift", self.zonal_shift),
@@ -59,7 +59,8 @@ class AwsCheck:
         )
 
     def identity(self) -> Finding:
-        """The identity whose permissions are checked, and whether its region is the cluster's. Raises CloudError."""
+        """Return the identity whose permissions are checked, and whether its region is the cluster's.
+        Raises CloudError."""
         region, elsewhere = self.clients.region, regions(self.snapshot) - {self.clients.region}
         who = caller(region)
         if elsewhere:
@@ -68,7 +69,7 @@ class AwsCheck:
         return ok("AWS", f"{who}, region {region}: the checks below use its permissions")
 
     def permissions(self) -> Iterator[Finding]:
-        """The controller's permissions, tried by dry runs."""
+        """Check the controller's permissions by dry runs."""
         try:
             refused = check_permissions(self.clients, self.settings)
         except CloudUnauthorizedError as error:
@@ -80,7 +81,7 @@ class AwsCheck:
             yield ok("Permissions", "everything that the controller calls is allowed")
 
     def zonal_shift(self) -> Iterator[Finding]:
-        """Zones that zonal shifts of the cluster leave."""
+        """Check for zones that zonal shifts of the cluster leave."""
         if not self.settings.zonal_shift:
             return
         left, failed = self.provider.zonal_shifts()
@@ -95,7 +96,7 @@ class AwsCheck:
             yield ok("Zonal shift", "none leaves a zone")
 
     def templates(self) -> Iterator[Finding]:
-        """Subnets, security groups and images that each template selects."""
+        """Check the subnets, security groups and images that each template selects."""
         for name, template in self.snapshot.node_templates.items():
             subject = f"AWSNodeTemplate {name}"
             status = self.provider.template_status(template)
@@ -122,7 +123,7 @@ class AwsCheck:
                 yield ok(subject, text)
 
     def addresses(self, subject: str, status: TemplateStatus) -> Iterator[Finding]:
-        """Subnets in which few more nodes fit, of the size that the cluster's nodes have on the mean."""
+        """Check for subnets in which few more nodes fit, of the mean size of the cluster's nodes."""
         taken = mean_addresses(self.snapshot, self.settings, self.clients.region)
         for_pods = {zone for _, zone in status.pod_subnets}
         for subnet, zone in (*(status.subnets or ()), *status.pod_subnets):
@@ -137,7 +138,7 @@ class AwsCheck:
             yield warning(subject, text, remedy)
 
     def queue(self) -> Iterator[Finding]:
-        """The queue of interruption messages exists."""
+        """Check that the queue of interruption messages exists."""
         name = self.settings.interruption_queue_name
         if not name:
             remedy = "set aws.interruptionQueueName; without it spot nodes are not drained in their two minutes"
@@ -152,7 +153,7 @@ class AwsCheck:
         yield ok("Queue", name)
 
     def spot(self) -> Iterator[Finding]:
-        """The service-linked role, where a Provisioner may buy spot."""
+        """Check the service-linked role, where a Provisioner may buy spot."""
         if not any(_buys(each, SPOT) for each in self.snapshot.provisioners.values()):
             return
         if has_spot_role(self.clients.region):
@@ -163,7 +164,7 @@ class AwsCheck:
             yield warning("Spot", text, remedy)
 
     def quotas(self) -> Iterator[Finding]:
-        """Running vCPUs against the account's quotas."""
+        """Check running vCPUs against the account's quotas."""
         for quota in quotas(self.clients):
             subject = f"Quota {quota.family} {quota.capacity_type}"
             limit = quota.limit_vcpus
@@ -176,12 +177,12 @@ class AwsCheck:
 
 
 def regions(snapshot: Snapshot) -> frozenset[str]:
-    """The regions that the cluster's nodes are in, by their labels."""
+    """Return the regions that the cluster's nodes are in, by their labels."""
     return frozenset(each.node.labels[REGION] for each in snapshot.nodes.values() if REGION in each.node.labels)
 
 
 def mean_addresses(snapshot: Snapshot, settings: Settings, region: str) -> float:
-    """How many addresses a Provisioner's node takes on the mean, by its type and its pods; 0 without such nodes.
+    """Return how many addresses a Provisioner's node takes on the mean, by its type and its pods; 0 without such nodes.
 
     Types are those that the release knows of the region.
     """
@@ -197,7 +198,7 @@ def mean_addresses(snapshot: Snapshot, settings: Settings, region: str) -> float
 
 
 def connected(settings: Settings, snapshot: Snapshot, region: str) -> AwsCheck:
-    """The checks with the caller's credentials. Raises CloudUnauthorizedError without a region."""
+    """Return the checks with the caller's credentials. Raises CloudUnauthorizedError without a region."""
     clients = make_clients(version=controller.__version__, region=region)
     return AwsCheck(clients, live_provider(settings, clients), settings, snapshot)
 

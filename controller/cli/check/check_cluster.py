@@ -59,7 +59,7 @@ class ClusterCheck:
     """Those that some region sells; empty: not known, and no type is warned of."""
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """(subject, check), in the order to show."""
+        """Return (subject, check), in the order to show."""
         return (
             ("Kubernetes", self.version),
             ("CRDs", self.crds),
@@ -72,7 +72,7 @@ class ClusterCheck:
         )
 
     def version(self) -> Iterator[Finding]:
-        """The API server's version."""
+        """Check the API server's version."""
         version = self.kube.version()
         minor = "".join(c for c in text(version.get("minor")) if c.isdigit())
         if minor and int(minor) < OLDEST_MINOR:
@@ -83,7 +83,7 @@ class ClusterCheck:
             yield ok("Kubernetes", f"{version.get('gitVersion')} at {self.kube.connection.server}")
 
     def crds(self) -> Iterator[Finding]:
-        """CRDs exist, serve our version and have this release's fields."""
+        """Check that CRDs exist, serve our version and have this release's fields."""
         for name in CRDS:
             try:
                 crd = self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
@@ -109,7 +109,7 @@ class ClusterCheck:
         yield ok("CRDs", f"{name} serves {', '.join(have)}{f'; stored: {stored[0]}' if len(stored) == 1 else ''}")
 
     def objects(self) -> Iterator[Finding]:
-        """Provisioners and templates are valid and refer to each other."""
+        """Check that Provisioners and templates are valid and refer to each other."""
         for (kind, name), invalid in sorted(self.snapshot.invalid.items()):
             if kind in ("Provisioner", "AWSNodeTemplate"):
                 yield problem(
@@ -132,12 +132,13 @@ class ClusterCheck:
         yield from self._conditions()
 
     def _warnings(self, provisioner: Provisioner) -> tuple[Problem, ...]:
-        """What admission warns of; each pair of Provisioners is told once."""
+        """Return what admission warns of; each pair of Provisioners is told once."""
         later = [each for name, each in self.snapshot.provisioners.items() if name > provisioner.name]
         return (*provisioner_warnings(provisioner, self.instance_types), *overlap(provisioner, later))
 
     def _conditions(self) -> Iterator[Finding]:
-        """What the controller says of objects that are valid by themselves: AWS has no such subnet, for instance."""
+        """Check the conditions that the controller writes on objects that are valid by themselves:
+        AWS has no such subnet, for instance."""
         for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
             for each in self._listed(resource):
                 name = text(mapping(each.get("metadata")).get("name"))
@@ -156,7 +157,7 @@ class ClusterCheck:
             return []  # no CRD, which is a finding of its own
 
     def lease(self) -> Iterator[Finding]:
-        """A leader holds the Lease and renews it."""
+        """Check that a leader holds the Lease and renews it."""
         try:
             spec = mapping(self.kube.get(LEASES, LEASE_NAME, self.namespace).get("spec"))
         except NotFoundError:
@@ -174,7 +175,7 @@ class ClusterCheck:
             yield ok("Leader", f"{holder}, renewed {age(self.now - renewed)} ago")
 
     def webhooks(self) -> Iterator[Finding]:
-        """Our webhooks have an existing Service and a certificate authority that is still valid."""
+        """Check that our webhooks have an existing Service and a certificate authority that is still valid."""
         seen = 0
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             for configuration in self.kube.list(resource):
@@ -215,7 +216,7 @@ class ClusterCheck:
             yield ok(subject, f"its certificate authority is valid for {left:.1f} days")
 
     def others(self) -> Iterator[Finding]:
-        """Other controllers that launch or remove nodes."""
+        """Check for other controllers that launch or remove nodes."""
         findings = [*self._later_karpenter(), *self._deployments(), *self._foreign_nodes()]
         yield from findings or [ok("Other autoscalers", "none seen")]
 
@@ -255,7 +256,7 @@ class ClusterCheck:
             yield problem("Other autoscalers", f"nodes that a Provisioner and a NodePool both claim: {listed}")
 
     def budgets(self) -> Iterator[Finding]:
-        """PodDisruptionBudgets that allow no disruption block removals."""
+        """Check for PodDisruptionBudgets that allow no disruption, which block removals."""
         blocked = sorted(
             f"{each.namespace}/{each.name}"
             for each in self.snapshot.budgets.values()
@@ -269,7 +270,7 @@ class ClusterCheck:
             yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none blocks a node")
 
     def zones(self) -> Iterator[Finding]:
-        """Services that ask for traffic inside zones get it."""
+        """Check that Services that ask for traffic inside zones get it."""
         judged = present_services(self.snapshot, self.services)
         for each in judged:
             subject = f"Service {'/'.join(each.service.key)}"
@@ -281,7 +282,7 @@ class ClusterCheck:
             yield ok("Services", "none asks for topology hints or a traffic distribution")
 
     def _holds(self, budget: PodDisruptionBudget) -> bool:
-        """Whether pods of the budget run on a Provisioner's node."""
+        """Return whether pods of the budget run on a Provisioner's node."""
         return any(
             pod.namespace == budget.namespace and matches(budget.selector, pod.labels)
             for node in self.snapshot.nodes.values()
@@ -296,7 +297,7 @@ def _ours(hook: Document) -> bool:
 
 
 def _shipped(name: str) -> Mapping[str, Any]:
-    """This release's CRD, from the package or the repository."""
+    """Return this release's CRD, from the package or the repository."""
     plural, _, group = name.partition(".")
     packaged = resources.files("controller").joinpath("crds", f"{group}_{plural}.yaml")
     source = resources.files("controller").joinpath("..", "crds", f"{group}_{plural}.yaml")
@@ -305,7 +306,7 @@ def _shipped(name: str) -> Mapping[str, Any]:
 
 
 def _paths(schema: Any, path: str = "") -> set[str]:
-    """Every property of a schema, by path."""
+    """Return every property of a schema, by path."""
     paths: set[str] = set()
     if isinstance(schema, Mapping):
         for name, member in mapping(schema.get("properties")).items():
@@ -317,7 +318,8 @@ def _paths(schema: Any, path: str = "") -> set[str]:
 
 
 def days_left(bundle: str, now: float) -> float | None:
-    """Days until the last certificate of a base64 PEM bundle expires, negative after; None for no certificate.
+    """Return the days until the last certificate of a base64 PEM bundle expires, negative after;
+    None for no certificate.
 
     The last one counts: earlier authorities stay in the bundle until they expire. `now` in Unix seconds.
     """

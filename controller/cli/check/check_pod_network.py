@@ -23,11 +23,11 @@ class PodNetworkCheck:
     settings: Settings
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """(subject, check)."""
+        """Return (subject, check)."""
         return ((SUBJECT, self.pod_network),)
 
     def pod_network(self) -> Iterator[Finding]:
-        """What differs between the VPC CNI and the settings; nothing where there is no VPC CNI."""
+        """Check for differences between the VPC CNI and the settings; nothing where there is no VPC CNI."""
         network = read_pod_network(self.kube)
         if not network.known:
             return

@@ -46,8 +46,8 @@ def check(kubeconfig: str, context: str, namespace: str, region: str, skip_aws: 
 
 
 def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator[Finding]:
-    """All findings; `region`: empty for the caller's own, None to leave AWS out. Raises KubeError when the cluster does
-    not answer."""
+    """Yield all findings; `region`: empty for the caller's own, None to leave AWS out.
+    Raises KubeError when the cluster does not answer."""
     from controller.cli.check.check_cluster import ClusterCheck
     from controller.cli.check.check_pod_network import PodNetworkCheck
     from controller.cli.inputs.objects import read_cluster

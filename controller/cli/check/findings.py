@@ -38,7 +38,7 @@ class Finding:
     remedy: str = ""
 
     def document(self) -> dict[str, str]:
-        """As JSON values."""
+        """Return JSON values."""
         members = {"level": self.level.value, "subject": self.subject, "text": self.text, "remedy": self.remedy}
         return {key: value for key, value in members.items() if value}
 
@@ -47,22 +47,22 @@ Check = Callable[[], Iterable[Finding]]
 
 
 def ok(subject: str, text: str) -> Finding:
-    """Nothing to do."""
+    """Return a finding that needs no action."""
     return Finding(Level.OK, subject, text)
 
 
 def warning(subject: str, text: str, remedy: str = "") -> Finding:
-    """Works, but may surprise."""
+    """Return a finding about something that works, but may surprise."""
     return Finding(Level.WARNING, subject, text, remedy)
 
 
 def problem(subject: str, text: str, remedy: str = "") -> Finding:
-    """Something does not work."""
+    """Return a finding about something that does not work."""
     return Finding(Level.PROBLEM, subject, text, remedy)
 
 
 def unknown(subject: str, text: str) -> Finding:
-    """Could not be checked."""
+    """Return a finding about something that could not be checked."""
     return Finding(Level.UNKNOWN, subject, text)
 
 
@@ -76,7 +76,7 @@ def collect(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
 
 
 def document(findings: Iterable[Finding]) -> dict[str, Any]:
-    """As JSON values."""
+    """Return JSON values."""
     findings = tuple(findings)
     counted = {level.value: sum(each.level is level for each in findings) for level in Level}
     return {"summary": counted, "findings": [each.document() for each in findings]}

@@ -64,15 +64,15 @@ class ClusterView:
         return self.settings.solve_options()
 
     def problem(self) -> SchedulingProblem:
-        """The scheduling problem of all pending pods."""
+        """Return the scheduling problem of all pending pods."""
         return build(self.snapshot, self.view.types, skipped=self.view.problems)
 
     def plan(self) -> SchedulingPlan:
-        """The controller's plan for the pending pods."""
+        """Return the controller's plan for the pending pods."""
         return self.solve(self.problem())
 
     def first_plan(self, problem: SchedulingProblem) -> SchedulingPlan:
-        """The controller's plan without refinement."""
+        """Return the controller's plan without refinement."""
         return self.solve(problem, replace(self.options, budget_seconds=0.0))
 
     def solve(self, problem: SchedulingProblem, options: SolveOptions | None = None) -> SchedulingPlan:
@@ -80,7 +80,8 @@ class ClusterView:
         return solve(problem, options or self.options, self.index(problem.snapshot))
 
     def index(self, snapshot: Snapshot) -> SnapshotIndex:
-        """An index of this cluster's snapshot, or of a change of it; the catalog is compiled once for all of them."""
+        """Return an index of this cluster's snapshot, or of a change of it;
+        the catalog is compiled once for all of them."""
         return SnapshotIndex(snapshot, self.view.tables)
 
 

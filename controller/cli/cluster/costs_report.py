@@ -15,7 +15,7 @@ NUMBERS = ("Pods", "$/h", "$/month", "Share")
 
 
 def rows(costs: Costs, namespace: str = "", *, workloads: bool = False) -> tuple[tuple[str, Cost], ...]:
-    """(namespace, or NAMESPACE/WORKLOAD, cost), dearest first; `namespace`: this one alone."""
+    """Return (namespace, or NAMESPACE/WORKLOAD, cost), dearest first; `namespace`: this one alone."""
     named: Mapping[str, Cost] = costs.namespaces
     if workloads:
         named = {f"{space}/{name}": cost for (space, name), cost in costs.workloads.items()}
@@ -26,7 +26,7 @@ def rows(costs: Costs, namespace: str = "", *, workloads: bool = False) -> tuple
 def costs_table(
     costs: Costs, title: str = "", namespace: str = "", *, workloads: bool = False, most: int | None = None
 ) -> Table:
-    """The dearest `most` (None: all) and the others in one row, what is idle, and the total."""
+    """Return the dearest `most` (None: all) and the others in one row, what is idle, and the total."""
     table = titled_table(title, "Workload" if workloads else "Namespace", *NUMBERS, right=NUMBERS)
     whole = costs.price_per_hour or 1.0
     listed = rows(costs, namespace, workloads=workloads)
@@ -50,7 +50,7 @@ def costs_table(
 
 
 def document(costs: Costs, namespace: str = "") -> dict[str, Any]:
-    """As JSON values."""
+    """Return JSON values."""
     chosen = sorted(key for key in costs.workloads if namespace in ("", key[0]))
     return {
         "pricePerHour": round(costs.price_per_hour, 6),

@@ -18,7 +18,8 @@ from controller.telemetry.decision_ledger import Ledger
 
 
 def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
-    """The newest entries, oldest first, of one subject (KIND/NAME or a name) or all; none without the right to read."""
+    """Return the newest entries, oldest first, of one subject (KIND/NAME or a name) or all;
+    none without the right to read."""
     if kube is None:
         return ()
     try:
@@ -29,7 +30,7 @@ def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tu
 
 
 def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
-    """The newest entries in these ConfigMaps, oldest first; unreadable data is skipped."""
+    """Return the newest entries in these ConfigMaps, oldest first; unreadable data is skipped."""
     ledger = Ledger(SystemClock())
     for each in config_maps:
         try:
@@ -40,7 +41,7 @@ def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 2
 
 
 def line(entry: Entry, now: float, *, short: bool = False) -> str:
-    """One entry as a line; `now` in Unix seconds. `short`: node names without their domain."""
+    """Return one entry as a line; `now` in Unix seconds. `short`: node names without their domain."""
     own = entry.decision
     again = f" ×{entry.times}" if entry.times > 1 else ""
     before, after = own.price_before, own.price_after

@@ -26,7 +26,7 @@ class DryRun:
     """(guard, Provisioner) of each refusal, see `guards.spending.Guards.refused`."""
 
     def reasons(self) -> Mapping[PodKey, str]:
-        """The outcome for each pending pod, in a few words."""
+        """Return the outcome for each pending pod, in a few words."""
         reasons = {left.pod: left.reason for left in self.plan.unplaced}
         reasons.update((key, f"fits on {each.node}") for each in self.plan.existing for key in each.pods)
         reasons.update((key, f"not launched: {why}") for key, why in self.refused.items())

@@ -44,7 +44,7 @@ class LimitStatus:
     """The name that `Guards` refuses by."""
 
     def document(self) -> dict[str, str | float | None]:
-        """As JSON values."""
+        """Return JSON values."""
         return {
             "owner": self.owner,
             "what": self.what,
@@ -59,7 +59,7 @@ class LimitStatus:
 def limit_statuses(
     cluster: ClusterView, now: float, refused: Collection[tuple[str, str]] = ()
 ) -> tuple[LimitStatus, ...]:
-    """The cluster's limits, then each Provisioner's. `refused`: see `DryRun.guards`; `now` in Unix seconds."""
+    """Return the cluster's limits, then each Provisioner's. `refused`: see `DryRun.guards`; `now` in Unix seconds."""
     statuses = list(_of_all(cluster, now))
     for name in sorted(cluster.snapshot.provisioners):
         statuses.extend(provisioner_limit_statuses(cluster, cluster.snapshot.provisioners[name], now))
@@ -68,7 +68,7 @@ def limit_statuses(
 
 
 def provisioner_limit_statuses(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[LimitStatus]:
-    """A Provisioner's spec.limits, price limit, on-demand mix and headroom."""
+    """Yield a Provisioner's spec.limits, price limit, on-demand mix and headroom."""
     used = usage(cluster.snapshot, provisioner.name)
     yield from _resources(provisioner.name, used, provisioner.limits or EMPTY)
     yield from _price(cluster, provisioner)
@@ -117,7 +117,7 @@ def _price(cluster: ClusterView, provisioner: Provisioner) -> Iterator[LimitStat
 
 
 def _spent(cluster: ClusterView, nodes: Iterable[StateNode]) -> float:
-    """$ an hour of nodes, leaving ones included, as the price guard counts them."""
+    """Return the $ an hour of nodes, leaving ones included, as the price guard counts them."""
     return sum(price_of(node, cluster.prices) or 0.0 for node in nodes)
 
 

@@ -92,7 +92,7 @@ class ObjectStore:
                     self._objects[key] = each
 
     def objects(self) -> tuple[Document, ...]:
-        """All objects."""
+        """Return all objects."""
         with self._lock:
             return tuple(self._objects.values())
 
@@ -127,7 +127,7 @@ class LiveCluster:
     _last: ClusterView | None = None
 
     def observe(self) -> Observation:
-        """The cluster as known now. Raises CloudError with live prices."""
+        """Return the cluster as known now. Raises CloudError with live prices."""
         snapshot = self.informers.snapshot()
         settings, said = self._read_settings()
         region = region_of(node.node.labels for node in snapshot.nodes.values()) or DEFAULT_REGION
@@ -150,7 +150,7 @@ class LiveCluster:
         return ClusterView(snapshot, settings, types.source, view, self.kube)
 
     def _read_settings(self) -> tuple[Settings, tuple[str, ...]]:
-        """The settings, or the last valid ones with the problems of the present ones."""
+        """Return the settings, or the last valid ones with the problems of the present ones."""
         for each in self.config.objects():
             try:
                 self._settings = parse_settings(each, "unnamed")
@@ -207,7 +207,7 @@ def watch_cluster(
 
 
 def _device_classes(kube: KubeClient) -> Mapping[str, str]:
-    """The setting deviceClasses; empty where the settings cannot be read."""
+    """Return the setting deviceClasses; empty where the settings cannot be read."""
     try:
         return parse_settings(read_settings(kube) or {}, "unnamed").device_classes
     except ValidationError:
@@ -217,7 +217,7 @@ def _device_classes(kube: KubeClient) -> Mapping[str, str]:
 def readable(
     kube: KubeClient, resources: tuple[Resource, ...], needed: tuple[Resource, ...] = ()
 ) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
-    """Resources that exist and may be listed, and a note on those that may not."""
+    """Return the resources that exist and may be listed, and a note on those that may not."""
     listed, hidden = [], []
     for resource in resources:
         try:
@@ -246,7 +246,7 @@ def _wait(clock: Clock, informers: Informers, followed: Sequence[Watcher], kinds
 
 
 def _late(informers: Informers, followed: Iterable[Watcher]) -> tuple[str, ...]:
-    """Kinds whose first list has not come."""
+    """Return the kinds whose first list has not arrived."""
     others = {watcher.resource.kind for watcher in followed if not watcher.synced.is_set()}
     return tuple(sorted({*informers.unsynced(), *others}))
 

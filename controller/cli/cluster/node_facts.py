@@ -39,13 +39,13 @@ class NodeFacts:
     labels: Mapping[str, str]
 
     def use(self, resource: str) -> float:
-        """Requested over allocatable; 0 where there is none of it."""
+        """Return requested over allocatable; 0 where there is none of it."""
         have = self.allocatable.get(resource, 0)
         return self.requested.get(resource, 0) / have if have else 0.0
 
 
 def node_facts(node: StateNode, prices: Prices, now: float) -> NodeFacts:
-    """The facts of a node; `now` in Unix seconds."""
+    """Return the facts of a node; `now` in Unix seconds."""
     labels = node.node.labels
     kind, zone, capacity = offering_of(node)
     return NodeFacts(
@@ -65,18 +65,18 @@ def node_facts(node: StateNode, prices: Prices, now: float) -> NodeFacts:
 
 
 def offering_of(node: StateNode) -> tuple[str, str, str]:
-    """(instance type, zone, capacity type) by the node's labels: its key in Prices."""
+    """Return (instance type, zone, capacity type) by the node's labels: its key in Prices."""
     labels = node.node.labels
     return labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type(labels)
 
 
 def price_of(node: StateNode, prices: Prices) -> float | None:
-    """$/hour of a node; None when unknown."""
+    """Return the $/hour of a node; None when unknown."""
     return prices.get(offering_of(node))
 
 
 def capacity_type(labels: Mapping[str, str]) -> str:
-    """spot, on-demand or fargate: by Karpenter's label, else EKS's, else on-demand."""
+    """Return spot, on-demand or fargate: by Karpenter's label, else EKS's, else on-demand."""
     if labels.get(COMPUTE_TYPE) == FARGATE:
         return FARGATE
     known = labels.get(CAPACITY_TYPE) or labels.get(EKS_CAPACITY_TYPE, "")
@@ -84,13 +84,13 @@ def capacity_type(labels: Mapping[str, str]) -> str:
 
 
 def owner(labels: Mapping[str, str]) -> str:
-    """The Provisioner, NodePool, node group or `fargate` named by the labels; empty when unknown."""
+    """Return the Provisioner, NodePool, node group or `fargate` named by the labels; empty when unknown."""
     keys = ("karpenter.sh/provisioner-name", NODE_POOL, EKS_NODE_GROUP, EKSCTL_NODE_GROUP, COMPUTE_TYPE)
     return next((labels[key] for key in keys if labels.get(key)), "")
 
 
 def state(node: StateNode) -> str:
-    """Ready, NotReady, starting, cordoned or leaving."""
+    """Return Ready, NotReady, starting, cordoned or leaving."""
     if node.leaving:
         return "leaving"
     if not node.node.ready:
@@ -101,7 +101,7 @@ def state(node: StateNode) -> str:
 
 
 def requested(pods: Iterable[Pod]) -> Mapping[str, int]:
-    """Sum of the pods' requests."""
+    """Return the sum of the pods' requests."""
     total: dict[str, int] = {}
     for pod in pods:
         for name, amount in pod.spec.requests.items():

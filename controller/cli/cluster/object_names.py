@@ -14,7 +14,7 @@ RESOURCES = {"pod": PODS, "node": NODES, "provisioner": PROVISIONERS, "service":
 
 
 def names_of(kind: str, flags: Mapping[str, Any]) -> Iterable[str]:
-    """The names of a kind's objects in the cluster, or in the dump of `--from`; empty for other kinds.
+    """Yield the names of a kind's objects in the cluster, or in the dump of `--from`; empty for other kinds.
 
     With a namespace, where they have one and it is not the default one. Raises KubeError, ValidationError.
     """

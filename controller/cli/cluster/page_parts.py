@@ -87,14 +87,14 @@ MOST_FILLS = len(HUES) * len(TEXTURES)
 
 
 def fill(number: int) -> str:
-    """A CSS background, different for each number below MOST_FILLS."""
+    """Return a CSS background, different for each number below MOST_FILLS."""
     hue = HUES[number % len(HUES)]
     texture = TEXTURES[number // len(HUES) % len(TEXTURES)]
     return "background:" + texture.format(c=f"hsl({hue} 58% 50%)", l=f"hsl({hue} 60% 84%)")
 
 
 def document(title: str, body: Iterable[str]) -> str:
-    """A self-contained page without scripts, under this title. `body` is HTML."""
+    """Return a self-contained page without scripts, under this title. `body` is HTML."""
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -110,7 +110,7 @@ def document(title: str, body: Iterable[str]) -> str:
 
 
 def tiles_of(tiles: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Figures in a row: figure, words and CSS class of each."""
+    """Yield the figures in a row: figure, words and CSS class of each."""
     yield '<div class="tiles">'
     for figure, text, style in tiles:
         yield f'<div class="tile {style}"><b>{escape(figure)}</b><small>{escape(text)}</small></div>'
@@ -118,7 +118,7 @@ def tiles_of(tiles: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> Iterator[str]:
-    """A table whose first `words` columns are text, the others numbers."""
+    """Yield a table whose first `words` columns are text, the others numbers."""
     titles = tuple(head)
     yield f"<table><tr>{''.join(_cell('th', title, '', index < words) for index, title in enumerate(titles))}</tr>"
     for row in rows:
@@ -147,7 +147,7 @@ class Piece:
 
 
 def bar(pieces: Iterable[Piece]) -> str:
-    """A bar of pieces from the left."""
+    """Return a bar of pieces from the left."""
     drawn = "".join(
         f'<i class="{each.kind}" style="width:{100 * min(1.0, max(0.0, each.share)):.2f}%;{each.background}"'
         f' title="{escape(each.title)}"></i>'
@@ -167,7 +167,7 @@ class Pair:
 
 
 def pairs(title: str, members: Sequence[Pair]) -> Iterator[str]:
-    """A chart: two bars for each member, all to one scale."""
+    """Yield a chart: two bars for each member, all to one scale."""
     most = max((max(each.before, each.after) for each in members), default=0.0) or 1.0
     yield f'<div class="chart"><h3>{escape(title)}</h3>'
     for each in members:

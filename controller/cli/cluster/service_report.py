@@ -15,24 +15,24 @@ from controller.core.zones.services import Service, endpoint_zones
 
 
 def present_cpu(snapshot: Snapshot) -> ZoneCPU:
-    """The CPU of the zones, Fargate's nodes included."""
+    """Return the CPU of the zones, Fargate's nodes included."""
     return zone_cpu(node.node for node in snapshot.nodes.values())
 
 
 def ready_pods(snapshot: Snapshot) -> Iterator[tuple[Pod, str]]:
-    """Every Ready pod with the zone of its node ("": none)."""
+    """Yield every Ready pod with the zone of its node ("": none)."""
     for node in snapshot.nodes.values():
         zone = node.node.labels.get(ZONE, "")
         yield from ((pod, zone) for pod in node.pods if pod.ready)
 
 
 def present_services(snapshot: Snapshot, services: Iterable[Service]) -> tuple[ServiceZones, ...]:
-    """The Services that ask for traffic inside zones, with their Ready pods as endpoints."""
+    """Return the Services that ask for traffic inside zones, with their Ready pods as endpoints."""
     return _judged(services, present_cpu(snapshot), ready_pods(snapshot))
 
 
 def planned_services(simulation: Simulation) -> tuple[ServiceZones, ...]:
-    """The same once the plan's nodes and all pods that it places are Ready."""
+    """Return the same once the plan's nodes and all pods that it places are Ready."""
     new = ((each.offering.zone, simulation.allocatable(each).get("cpu", 0)) for each in simulation.plan.new_nodes)
     zones = present_cpu(simulation.problem.snapshot).plus(new)
     return _judged(simulation.services, zones, _placed(simulation))
@@ -56,7 +56,7 @@ def _placed(simulation: Simulation) -> Iterator[tuple[Pod, str]]:
 
 
 def document(each: ServiceZones) -> dict[str, Any]:
-    """One Service as JSON values."""
+    """Return one Service as JSON values."""
     return {
         "service": "/".join(each.service.key),
         "routing": each.service.setting,

@@ -85,13 +85,13 @@ def _planned_types(problem: SchedulingProblem, plan: SchedulingPlan) -> Mapping[
 
 
 def existing_price(problem: SchedulingProblem) -> float | None:
-    """$/hour of the existing nodes; None when the price of one is unknown."""
+    """Return the $/hour of the existing nodes; None when the price of one is unknown."""
     prices = node_prices(problem.catalog)
     known = [price for node in problem.nodes if (price := price_of(node, prices)) is not None]
     return sum(known) if len(known) == len(problem.nodes) else None
 
 
 def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Prices:
-    """The prices of all offerings in a catalog."""
+    """Return the prices of all offerings in a catalog."""
     every = (each for types in catalog.values() for each in types)
     return {(each.name, offer.zone, offer.capacity_type): offer.price for each in every for offer in each.offerings}

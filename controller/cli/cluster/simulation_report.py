@@ -28,7 +28,7 @@ FULL_WIDTH = 115
 
 
 def document(simulation: Simulation) -> dict[str, Any]:
-    """The whole simulation as JSON values."""
+    """Return the whole simulation as JSON values."""
     return {
         "name": simulation.name,
         "summary": summary(simulation),
@@ -70,7 +70,7 @@ def _runner_up(offering: PricedOffering) -> dict[str, Any]:
 
 
 def summary(simulation: Simulation) -> dict[str, Any]:
-    """Its figures as JSON values. Prices in $."""
+    """Return its figures as JSON values. Prices in $."""
     pods = len(simulation.problem.pending)
     kinds = Counter(node.offering.capacity_type for node in simulation.plan.new_nodes)
     proof = simulation.plan.proof
@@ -135,7 +135,7 @@ def zones_of(nodes: Iterable[PlannedNode], *, letters: bool = False) -> str:
 
 
 def groups(simulation: Simulation) -> tuple[NodeGroup, ...]:
-    """The new nodes in groups, most expensive group first."""
+    """Return the new nodes in groups, most expensive group first."""
     members: dict[tuple[str, str, str], list[PlannedNode]] = defaultdict(list)
     for node in simulation.plan.new_nodes:
         members[(node.provisioner, node.offering.instance_type, node.offering.capacity_type)].append(node)
@@ -144,14 +144,14 @@ def groups(simulation: Simulation) -> tuple[NodeGroup, ...]:
 
 
 def use(simulation: Simulation, nodes: Iterable[PlannedNode], resource: str) -> float:
-    """Requests (daemons included) / allocatable of these nodes; 0 without allocatable."""
+    """Return the requests (daemons included) / allocatable of these nodes; 0 without allocatable."""
     nodes = tuple(nodes)
     have = sum(simulation.allocatable(node).get(resource, 0) for node in nodes)
     return sum(node.requests.get(resource, 0) for node in nodes) / have if have else 0.0
 
 
 def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
-    """Pods by workload."""
+    """Return the pods by workload."""
     pods = simulation.pods
     return Counter(workload_of(pods[key]) if key in pods else "/".join(key) for key in keys)
 
@@ -181,7 +181,7 @@ def _parts(simulation: Simulation, *, wide: bool, narrow: bool) -> Iterable[Rend
 
 
 def _services(simulation: Simulation) -> Iterable[RenderableType]:
-    """A line for each Service that asks for traffic inside zones."""
+    """Yield a line for each Service that asks for traffic inside zones."""
     judged = service_report.planned_services(simulation)
     if judged:
         yield Text()
@@ -192,7 +192,7 @@ def _services(simulation: Simulation) -> Iterable[RenderableType]:
 
 
 def _distance(simulation: Simulation) -> str:
-    """How far the plan is from the cheapest one: as proven of a small batch, else by the lower bound."""
+    """Return how far the plan is from the cheapest one: as proven of a small batch, else by the lower bound."""
     proof = simulation.plan.proof
     if proof is not None:
         why = ": no plan for these pods costs less" if proof.optimal else ""
@@ -225,7 +225,7 @@ def _closing(simulation: Simulation) -> str:
 
 
 def _balanced(plan: SchedulingPlan) -> Iterable[str]:
-    """How many nodes stand elsewhere for the sake of even zones, and what that costs."""
+    """Yield how many nodes stand elsewhere for the sake of even zones, and what that costs."""
     extras = [node.zone_extra for node in plan.new_nodes if node.zone_extra is not None]
     if extras:
         cost = f"{money(sum(extras))}/h more" if sum(extras) > 0 else "no more"
@@ -233,7 +233,7 @@ def _balanced(plan: SchedulingPlan) -> Iterable[str]:
 
 
 def _in_all(plan: SchedulingPlan) -> str:
-    """What the new nodes cost in all, and what of it is not their price."""
+    """Return what the new nodes cost in all, and what of it is not their price."""
     beside = sum(node.offering.beside for node in plan.new_nodes)
     surplus = sum(node.offering.surplus for node in plan.new_nodes)
     text = f"In all: {money(plan.cost_per_hour)}/h, with {money(beside)}/h for volumes, addresses and agents"
@@ -254,7 +254,7 @@ def _shares(simulation: Simulation, nodes: Iterable[PlannedNode], *, narrow: boo
 
 
 def _nodes_table(simulation: Simulation, *, narrow: bool) -> Table:
-    """A row for each group; `narrow`: zones without their region, shares as numbers, no $/month."""
+    """Draw a row for each group; `narrow`: zones without their region, shares as numbers, no $/month."""
     right = ("Nodes", "$/h", "$/month", "Pods", *(("CPU", "Memory") if narrow else ()))
     months = () if narrow else ("$/month",)
     table = titled_table(
@@ -310,7 +310,7 @@ def _existing_table(simulation: Simulation) -> Table:
 
 
 def unplaced_by_reason(simulation: Simulation) -> tuple[tuple[str, Mapping[str, int]], ...]:
-    """(reason, pods by workload) of unplaced pods; the reason with most pods first."""
+    """Return (reason, pods by workload) of unplaced pods; the reason with most pods first."""
     keys: dict[str, list[PodKey]] = defaultdict(list)
     for left in simulation.plan.unplaced:
         keys[left.reason].append(left.pod)

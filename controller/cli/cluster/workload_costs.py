@@ -31,7 +31,7 @@ class Cost:
     pods: int = 0
 
     def plus(self, price_per_hour: float) -> Cost:
-        """With one pod more."""
+        """Return the cost with one pod more."""
         return Cost(self.price_per_hour + price_per_hour, self.pods + 1)
 
 
@@ -58,7 +58,7 @@ class Costs:
 
 
 def costs_of(nodes: Iterable[StateNode], prices: Prices) -> Costs:
-    """What the running pods on these nodes cost, whoever made the nodes."""
+    """Return what the running pods on these nodes cost, whoever made the nodes."""
     sums = _Sums()
     for node in nodes:
         price = price_of(node, prices)
@@ -70,7 +70,7 @@ def costs_of(nodes: Iterable[StateNode], prices: Prices) -> Costs:
 
 
 def planned_costs(simulation: Simulation) -> Costs:
-    """What the pods on the new nodes of a plan cost. Pods on existing nodes cost nothing more."""
+    """Return what the pods on the new nodes of a plan cost. Pods on existing nodes cost nothing more."""
     sums = _Sums()
     for node in simulation.plan.new_nodes:
         pods = [simulation.pods[key] for key in node.pods if key in simulation.pods]
@@ -103,17 +103,17 @@ class _Sums:
             self.workloads[key] = self.workloads[key].plus(scale * share)
 
     def costs(self) -> Costs:
-        """The sums so far."""
+        """Return the sums so far."""
         return Costs(dict(self.workloads), self.idle, self.total, tuple(sorted(self.unpriced)), self.daemons)
 
 
 def _share(requests: Mapping[str, int], room: Sequence[tuple[str, int]]) -> float:
-    """The mean of the shares of a node's resources."""
+    """Return the mean of the shares of a node's resources."""
     return sum(requests.get(name, 0) / amount for name, amount in room) / len(room) if room else 0.0
 
 
 def _daemons(node: PlannedNode, pods: Iterable[Pod]) -> Mapping[str, int]:
-    """What a planned node's DaemonSets request: all its requests without its pods'."""
+    """Return what a planned node's DaemonSets request: all its requests without its pods'."""
     left = dict(node.requests)
     for pod in pods:
         for name in COUNTED:
@@ -122,12 +122,12 @@ def _daemons(node: PlannedNode, pods: Iterable[Pod]) -> Mapping[str, int]:
 
 
 def workload_of(pod: Pod) -> str:
-    """NAMESPACE/OWNER, or NAMESPACE/POD without an owner."""
+    """Return NAMESPACE/OWNER, or NAMESPACE/POD without an owner."""
     owner = next(iter(pod.owners), None)
     return f"{pod.namespace}/{owner.name}" if owner else f"{pod.namespace}/{pod.name}"
 
 
 def _workload(pod: Pod) -> str:
-    """The name of its owner; of a Deployment's pod, the Deployment's."""
+    """Return the name of its owner; of a Deployment's pod, the Deployment's."""
     name = workload_of(pod).partition("/")[2]
     return name.removesuffix(f"-{pod.labels.get(TEMPLATE_HASH, '')}") if pod.labels.get(TEMPLATE_HASH) else name

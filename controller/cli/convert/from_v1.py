@@ -37,7 +37,7 @@ class FromV1(Conversion):
     """One conversion from v1."""
 
     def convert(self, documents: Iterable[Document]) -> Converted:
-        """AWSNodeTemplates, then the Provisioners that refer to them."""
+        """Return AWSNodeTemplates, then the Provisioners that refer to them."""
         documents = tuple(documents)
         classes = {name_of(each): each for each in documents if each.get("kind") == "EC2NodeClass"}
         templates = [self._template(name, mapping(each.get("spec"))) for name, each in classes.items()]
@@ -173,7 +173,7 @@ class FromV1(Conversion):
         return {"amiSelector": selector}
 
     def _selector(self, own: str, name: str, terms: Sequence[Document]) -> dict[str, str]:
-        """One selector for alternative terms: possible when all are ids, or they differ in one tag's value."""
+        """Return one selector for alternative terms: possible when all are ids, or they differ in one tag's value."""
         ids = [text(term["id"]) for term in terms if term.get("id")]
         if ids:
             if len(ids) < len(terms):
@@ -193,7 +193,7 @@ class FromV1(Conversion):
 
 
 def _without_defaults(spec: Document) -> list[dict[str, Any]]:
-    """Requirements that prevent v1alpha5's defaults where v1 has none and so allows any value."""
+    """Return the requirements that prevent v1alpha5's defaults where v1 has none and so allows any value."""
     absent = [each["key"] for each in default_requirements(spec)]
     requirements: list[dict[str, Any]] = [
         {"key": key, "operator": "In", "values": list(ANYTHING[key])} for key in absent if key in ANYTHING

@@ -59,7 +59,7 @@ class ToV1(Conversion):
         self.role = role
 
     def convert(self, documents: Iterable[Document]) -> Converted:
-        """EC2NodeClasses, then the NodePools that refer to them."""
+        """Return EC2NodeClasses, then the NodePools that refer to them."""
         documents = tuple(documents)
         provisioners = [each for each in documents if each.get("kind") == "Provisioner"]
         templates = {name_of(each): each for each in documents if each.get("kind") == "AWSNodeTemplate"}
@@ -79,7 +79,8 @@ class ToV1(Conversion):
     def _class_of(
         self, provisioner: Document, templates: Mapping[str, Document], made: Mapping[str, dict[str, Any]]
     ) -> tuple[str, dict[str, Any]]:
-        """(name, EC2NodeClass) for a Provisioner: one class per kubelet configuration that a template is used with."""
+        """Return (name, EC2NodeClass) for a Provisioner: one class per kubelet configuration that a template is used
+        with."""
         spec, own = mapping(provisioner.get("spec")), name_of(provisioner)
         kubelet = spec.get("kubeletConfiguration")
         name = text(mapping(spec.get("providerRef")).get("name"))
@@ -189,7 +190,7 @@ class ToV1(Conversion):
 
 
 def name_of(document: Document) -> str:
-    """metadata.name, or empty."""
+    """Return metadata.name, or empty."""
     return text(mapping(document.get("metadata")).get("name"))
 
 
@@ -198,7 +199,7 @@ def _seconds(value: Any) -> str:
 
 
 def _terms(selector: Document) -> Iterator[dict[str, Any]]:
-    """A term per id; else a term per combination of comma-separated tag values."""
+    """Yield a term per id; else a term per combination of comma-separated tag values."""
     ids = [each for key in ID_KEYS for each in comma_list(text(selector.get(key)))]
     tags = {str(key): comma_list(text(value)) for key, value in selector.items() if key not in ID_KEYS}
     choices = [dict(zip(tags, values, strict=True)) for values in product(*tags.values())] if tags else []
@@ -209,7 +210,7 @@ def _terms(selector: Document) -> Iterator[dict[str, Any]]:
 
 
 def _ami_terms(selector: Document) -> Iterator[dict[str, Any]]:
-    """As `_terms`, with `aws::name` and `aws::owners` as the fields name and owner."""
+    """Yield terms as `_terms` does, with `aws::name` and `aws::owners` as the fields name and owner."""
     plain = {key: value for key, value in selector.items() if key not in ("aws::name", "aws::owners")}
     names = comma_list(text(selector.get("aws::name"))) or [""]
     owners = comma_list(text(selector.get("aws::owners"))) or [""]

@@ -68,7 +68,7 @@ class Anonymizer:
     names: Pseudonyms
 
     def anonymous(self, document: Document) -> dict[str, Any] | None:
-        """An anonymous copy of an object; None for kinds that dumps leave out."""
+        """Return an anonymous copy of an object; None for kinds that dumps leave out."""
         makers: Mapping[str, Callable[[Document], dict[str, Any]]] = {
             "Pod": self._pods.pod,
             "Node": self._node,
@@ -252,6 +252,6 @@ class Anonymizer:
 
 
 def anonymous(documents: Iterable[Document], names: Pseudonyms) -> list[dict[str, Any]]:
-    """Anonymous copies of all objects whose kind a dump has."""
+    """Return anonymous copies of all objects whose kind a dump has."""
     made = map(Anonymizer(names).anonymous, documents)
     return [each for each in made if each is not None]

@@ -25,7 +25,7 @@ class PodAnonymizer:
     names: Pseudonyms
 
     def pod(self, pod: Document) -> dict[str, Any]:
-        """Spec and status."""
+        """Anonymise spec and status."""
         status = mapping(pod.get("status"))
         kept: dict[str, Any] = {key: status[key] for key in STATUS if key in status}
         kept["conditions"] = [
@@ -38,7 +38,7 @@ class PodAnonymizer:
         return {"spec": self.spec(mapping(pod.get("spec"))), "status": kept}
 
     def spec(self, spec: Document) -> dict[str, Any]:
-        """What scheduling reads of a pod's spec."""
+        """Anonymise what scheduling reads of a pod's spec."""
         alias = self.names.alias
         kept: dict[str, Any] = {key: spec[key] for key in PLAIN if key in spec}
         for key in ("containers", "initContainers"):
@@ -80,18 +80,18 @@ class PodAnonymizer:
         return {key: self.amounts(mapping(value).get(key)) for key in ("requests", "limits") if mapping(value).get(key)}
 
     def amounts(self, value: Any) -> dict[str, Any]:
-        """Quantities by resource."""
+        """Return the quantities by resource."""
         given = mapping(value).items()
         return {
             self.names.resource(str(name)): amount for name, amount in given if isinstance(amount, str | int | float)
         }
 
     def labels(self, value: Any) -> dict[str, str]:
-        """Labels, or a selector by equality."""
+        """Anonymise labels, or a selector by equality."""
         return {self.names.key(k): self.names.value(k, v) for k, v in mapping(value).items() if isinstance(v, str)}
 
     def expressions(self, value: Any, *, operators: bool = True) -> list[dict[str, Any]]:
-        """matchExpressions, or requirements."""
+        """Anonymise matchExpressions, or requirements."""
         kept = []
         for each in objects(value):
             key = text(each.get("key"))
@@ -101,7 +101,7 @@ class PodAnonymizer:
         return kept
 
     def selector(self, value: Any) -> dict[str, Any] | None:
-        """A LabelSelector; None stays None, for it matches nothing."""
+        """Anonymise a LabelSelector; None, which matches nothing, stays None."""
         if not isinstance(value, Mapping):
             return None
         return {
@@ -110,7 +110,7 @@ class PodAnonymizer:
         }
 
     def node_terms(self, value: Any) -> dict[str, Any]:
-        """A NodeSelector."""
+        """Anonymise a NodeSelector."""
         return {"nodeSelectorTerms": [self._node_term(t) for t in objects(mapping(value).get("nodeSelectorTerms"))]}
 
     def _node_term(self, term: Document) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class PodAnonymizer:
         return kept
 
     def _volume(self, volume: Document) -> dict[str, Any]:
-        """Volumes of claims; others do not influence scheduling and are left out (empty)."""
+        """Anonymise a claim's volume; others do not influence scheduling and are left out (empty)."""
         alias = self.names.alias
         name = {"name": alias(text(volume.get("name")))}
         claim = mapping(volume.get("persistentVolumeClaim"))

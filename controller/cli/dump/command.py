@@ -83,7 +83,7 @@ def dump(kubeconfig: str, context: str, file: str, catalog: str, salt: str) -> N
 
 
 def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict[str, Any]:
-    """The dump as JSON values. Raises KubeError, and CloudError with a live catalog."""
+    """Return the dump as JSON values. Raises KubeError, and CloudError with a live catalog."""
     from controller.cli.dump.anonymize import anonymous
     from controller.cli.dump.pseudonyms import Pseudonyms
     from controller.cli.inputs.objects import read_cluster

@@ -42,11 +42,11 @@ class Pseudonyms:
     salt: bytes
 
     def alias(self, text: str) -> str:
-        """x and ten hex digits, valid as any Kubernetes name; empty stays empty."""
+        """Return x and ten hex digits, valid as any Kubernetes name; empty stays empty."""
         return "x" + hmac.new(self.salt, text.encode(), hashlib.sha256).hexdigest()[:10] if text else ""
 
     def key(self, key: str) -> str:
-        """A label's or taint's key; public ones stay."""
+        """Return a label's or taint's key; public ones stay."""
         domain, slash, name = key.rpartition("/")
         if domain in CHOSEN_NAMES:
             return key if name in KNOWN_ROLES else f"{domain}/{self.alias(name)}"
@@ -56,22 +56,22 @@ class Pseudonyms:
         return key if public or domain in PUBLIC_RESOURCES else self.alias(key)
 
     def value(self, key: str, value: str) -> str:
-        """A label's value; public ones, true, false and small numbers stay."""
+        """Return a label's value; public ones, true, false and small numbers stay."""
         plain = value in ("", "true", "false") or (value.isdecimal() and len(value) <= LONGEST_NUMBER)
         return value if plain or key in PUBLIC_VALUES else self.alias(value)
 
     def resource(self, name: str) -> str:
-        """A resource's name; native and public ones stay."""
+        """Return a resource's name; native and public ones stay."""
         domain, slash, _ = name.partition("/")
         native = not slash and (name in NATIVE_RESOURCES or name.startswith(NATIVE_PREFIXES))
         return name if native or domain in PUBLIC_RESOURCES else f"dumped.example/{self.alias(name)}"
 
     def owner_type(self, api_version: str, kind: str) -> tuple[str, str]:
-        """apiVersion and kind of an owner; those of Kubernetes' own workloads stay."""
+        """Return apiVersion and kind of an owner; those of Kubernetes' own workloads stay."""
         if (api_version, kind) in OWNER_KINDS:
             return api_version, kind
         return f"{self.alias(api_version)}.example/v1", self.alias(kind)
 
     def driver(self, name: str) -> str:
-        """A CSI driver's name; known ones stay."""
+        """Return a CSI driver's name; known ones stay."""
         return name if name in KNOWN_DRIVERS or name.startswith("kubernetes.io/") else self.alias(name)

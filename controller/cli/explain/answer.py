@@ -32,7 +32,7 @@ class Answer:
     notes: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return JSON values."""
         return {
             "subject": self.subject,
             "verdict": self.verdict,
@@ -43,7 +43,7 @@ class Answer:
 
 
 def json_key(title: str) -> str:
-    """A title as the key of JSON: "Why, and what would help" is whyAndWhatWouldHelp."""
+    """Return a title as the key of JSON: "Why, and what would help" is whyAndWhatWouldHelp."""
     first, *more = (match[0] for match in re.finditer(r"[A-Za-z0-9]+", title))
     return first.lower() + "".join(word.capitalize() for word in more)
 

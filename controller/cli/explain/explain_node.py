@@ -71,7 +71,7 @@ def explain_node(cluster: ClusterView, name: str, now: float) -> Answer:
 
 
 def _removed(on_record: Sequence[Entry]) -> str:
-    """What removed the node and why, by the newest removal in the ledger."""
+    """Return what removed the node and why, by the newest removal in the ledger."""
     removal = next((each.decision for each in reversed(on_record) if each.decision.kind == "remove"), None)
     return f"is gone: {removal.method} removed it: {removal.reason}" if removal else "is gone"
 
@@ -95,7 +95,7 @@ def _whose(node: StateNode, candidate: Candidate | None) -> str:
 
 
 def _facts(facts: NodeFacts, cost: PricedOffering | None) -> dict[str, str]:
-    """`cost`: what the node costs in all, for the comparisons below."""
+    """Return the facts to show. cost: what the node costs in all, for the comparisons below."""
     price = facts.price_per_hour
     room = [
         f"{percent(facts.use(name))} of {in_words(name, amount)}"
@@ -114,7 +114,7 @@ def _facts(facts: NodeFacts, cost: PricedOffering | None) -> dict[str, str]:
 
 
 def _choice(candidate: Candidate, simulator: Simulator) -> Iterator[str]:
-    """What its pods would get on new nodes today, without any existing node."""
+    """Yield what its pods would get on new nodes today, without any existing node."""
     if not candidate.pods:
         yield "it has no pods that need a node"
         return
@@ -161,7 +161,7 @@ def _removal(
 
 
 def _draining(cluster: ClusterView, node: StateNode, now: float) -> Iterator[str]:
-    """The pods that a leaving node still has, and the PodDisruptionBudgets that hold them."""
+    """Yield the pods that a leaving node still has, and the PodDisruptionBudgets that hold them."""
     gate = Gate(cluster.snapshot, now)
     for pod in next_step(node.pods, now).waiting:
         refusal = None if pod.terminating else gate.eviction_refusal(pod)

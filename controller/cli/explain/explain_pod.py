@@ -75,7 +75,7 @@ def _bound(cluster: ClusterView, pod: Pod) -> tuple[str, tuple[Section, ...]]:
 
 
 def _waiting(cluster: ClusterView, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
-    """By the controller's own predicate and plan."""
+    """Explain a pending pod by the controller's own predicate and plan."""
     if not provisionable(pod, cluster.snapshot):
         return f"gets no node: {_not_served(pod, cluster.snapshot)}", ()
     if opted_out(pod):
@@ -86,7 +86,7 @@ def _waiting(cluster: ClusterView, pod: Pod, now: float) -> tuple[str, tuple[Sec
 
 
 def _no_room(cluster: ClusterView) -> Iterator[str]:
-    """The nodes that no pod is planned onto because they are not well."""
+    """Yield the nodes that no pod is planned onto because they are not well."""
     unwell = [node for node in cluster.snapshot.nodes.values() if node.no_room and not node.leaving]
     for node in unwell[:MOST_NODES]:
         yield f"{node.name}: {node.no_room}"
@@ -95,7 +95,7 @@ def _no_room(cluster: ClusterView) -> Iterator[str]:
 
 
 def _served(cluster: ClusterView, plan: SchedulingPlan, pod: Pod, now: float) -> tuple[str, tuple[Section, ...]]:
-    """What the plan does with the pod."""
+    """Return what the plan does with the pod."""
     for left in plan.unplaced:
         if left.pod == pod.key:
             reasons = tuple(f"{each.rstrip('.')}" for each in left.reason.split(". "))

@@ -67,7 +67,7 @@ def _facts(cluster: ClusterView, provisioner: Provisioner, now: float) -> dict[s
 
 
 def _zones(cluster: ClusterView, provisioner: Provisioner) -> str:
-    """The zones' shares of the CPU that its zone balance counts, and the aim; empty without nodes."""
+    """Return the zones' shares of the CPU that its zone balance counts, and the aim; empty without nodes."""
     aim = cluster.options.zone_balance.of(provisioner.object_annotations)
     load = zone_load(cluster.snapshot.nodes.values(), provisioner.name, aim)
     total = sum(load.cpu.values())
@@ -84,7 +84,7 @@ def _zones(cluster: ClusterView, provisioner: Provisioner) -> str:
 
 
 def _funnel(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iterator[str]:
-    """How many types are left after each requirement."""
+    """Yield how many types are left after each requirement."""
     yield f"{len(types)} instance types in the zones of its template's subnets"
     left = types
     for requirement in Requirements.of(provisioner.requirements).values():

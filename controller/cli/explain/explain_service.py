@@ -49,8 +49,8 @@ def explain_service(cluster: ClusterView, namespace: str, name: str, now: float)
 
 
 def as_seen(judged: ServiceZones, slices: SliceEndpoints | None) -> ServiceZones:
-    """With a remedy where hints could be set and are not: kube-controller-manager removes hints at once when nodes
-    change, and sets them anew only when the Service or its endpoints change."""
+    """Return the verdict, with a remedy where hints could be set and are not: kube-controller-manager removes hints at
+    once when nodes change, and sets them anew only when the Service or its endpoints change."""
     due = judged.service.routing is Routing.BY_CPU and judged.outcome.hinted
     if slices is None or not due or slices.hinted:
         return judged
@@ -64,7 +64,7 @@ def as_seen(judged: ServiceZones, slices: SliceEndpoints | None) -> ServiceZones
 
 
 def _slices(kube: KubeClient | None, service: Service) -> SliceEndpoints | None:
-    """Its EndpointSlices; None where they cannot be read, or nobody has written one."""
+    """Return its EndpointSlices; None where they cannot be read, or nobody has written one."""
     if kube is None:
         return None
     try:
@@ -83,7 +83,7 @@ def _facts(service: Service, judged: ServiceZones) -> dict[str, str]:
 
 
 def _zones(judged: ServiceZones, zones: ZoneCPU) -> Iterator[str]:
-    """One line a zone: its share of CPU, its endpoints, and what is due to it."""
+    """Yield one line a zone: its share of CPU, its endpoints, and what is due to it."""
     total = sum(judged.endpoints.values())
     by_cpu = judged.service.routing is Routing.BY_CPU
     for zone in sorted({*zones.shares, *judged.endpoints}):
@@ -100,7 +100,8 @@ def _loans(judged: ServiceZones) -> Iterator[str]:
 
 
 def _hints(slices: SliceEndpoints | None, service: Service) -> Iterator[str]:
-    """What the EndpointSlices say now; kube-controller-manager keeps hints while no zone is short of its minimum."""
+    """Yield what the EndpointSlices say now; kube-controller-manager keeps hints while no zone is short of its
+    minimum."""
     if slices is None or not service.asks_for_zones:
         return
     for (own, zone), number in slices.hinted.items():

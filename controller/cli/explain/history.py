@@ -17,12 +17,12 @@ SHOWN = 8
 
 
 def decisions_section(entries: Iterable[Entry], now: float) -> Section:
-    """Entries of the ledger, a line each; `now` in Unix seconds."""
+    """Return the entries of the ledger, a line each; `now` in Unix seconds."""
     return Section("Decisions", tuple(line(entry, now) for entry in entries))
 
 
 def events_section(kube: KubeClient | None, kind: str, name: str, namespace: str, now: float) -> Section:
-    """The newest events, newest last: `3m ago ×4, karpenter: FailedScheduling: ...`. Empty for a dump."""
+    """Return the newest events, newest last: `3m ago ×4, karpenter: FailedScheduling: ...`. Empty for a dump."""
     return Section("Events", () if kube is None else _events(kube, kind, name, namespace, now))
 
 

@@ -15,7 +15,7 @@ TAINT = f"{ON_DEMAND_TAINT.key}:{ON_DEMAND_TAINT.effect}"
 
 
 def of_node(cluster: ClusterView, node: StateNode) -> Iterator[str]:
-    """What the taint of this node means; nothing without it."""
+    """Yield what the taint of this node means; nothing without it."""
     if ON_DEMAND_TAINT not in node.node.taints:
         return
     yield f"taint {TAINT}: kube-scheduler places pods that do not tolerate it elsewhere while there is room"
@@ -24,7 +24,7 @@ def of_node(cluster: ClusterView, node: StateNode) -> Iterator[str]:
 
 
 def of_pod(cluster: ClusterView, pod: Pod) -> Iterator[str]:
-    """Why a pod that prefers on-demand nodes, and need not have one, may be placed elsewhere."""
+    """Yield why a pod that prefers on-demand nodes, and need not have one, may be placed elsewhere."""
     tainted = sum(ON_DEMAND_TAINT in node.node.taints for node in cluster.snapshot.nodes.values())
     if (
         not tainted
@@ -40,6 +40,6 @@ def of_pod(cluster: ClusterView, pod: Pod) -> Iterator[str]:
 
 
 def _prefers(pod: Pod) -> bool:
-    """Whether a preferred node affinity term excludes spot."""
+    """Return whether a preferred node affinity term excludes spot."""
     terms = (term_requirements(each.term) for each in pod.spec.preferred_node_affinity)
     return any(CAPACITY_TYPE in each and not each[CAPACITY_TYPE].accepts(SPOT) for each in terms)

@@ -23,7 +23,7 @@ SHOWN = 5
 
 
 def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The kinds of `explain`, then the names of the kind's objects in the cluster or the dump of `--from`."""
+    """Return the kinds of `explain`, then the names of the kind's objects in the cluster or the dump of `--from`."""
     words = ctx.params.get("words") or ()
     if not words:
         return beginning(KINDS, incomplete)
@@ -35,7 +35,7 @@ def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
 
 
 def subject(words: tuple[str, ...], namespace: str) -> tuple[str, str, str]:
-    """(kind, namespace, name) of `pod NAME`, `pod/NAME`, `pod NAMESPACE/NAME`. Raises ValidationError."""
+    """Return (kind, namespace, name) of `pod NAME`, `pod/NAME`, `pod NAMESPACE/NAME`. Raises ValidationError."""
     first, *more = words
     kind, slash, rest = first.partition("/")
     named = [*([rest] if slash else []), *more]
@@ -51,14 +51,14 @@ def subject(words: tuple[str, ...], namespace: str) -> tuple[str, str, str]:
 
 
 def node_name(cluster: ClusterView, name: str) -> str:
-    """The full name of a node that `name` begins, where it is the only one; else `name` as it is."""
+    """Return the full name of a node that `name` begins, where it is the only one; else `name` as it is."""
     names = cluster.snapshot.nodes
     begun = [each for each in names if each.startswith(f"{name}.")]
     return begun[0] if name not in names and len(begun) == 1 else name
 
 
 def not_found(kind: str, name: str, known: Iterable[str], hint: str = "") -> NotFoundError:
-    """The error for a name that is not there, with the names that look like it."""
+    """Return the error for a name that is not there, with the names that look like it."""
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=3, cutoff=0.6) or [each for each in listed if name in each][:3]
     if near:

@@ -20,12 +20,13 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def topics() -> dict[str, str]:
-    """Titles of the pages by topic, the commands first."""
+    """Return the titles of the pages by topic, the commands first."""
     return {name: _title(page) for name, page in _pages().items()}
 
 
 def text(topic: str, section: str = "") -> str:
-    """A topic's page as Markdown, without pictures and local links; or its sections with `section` in their headings.
+    """Return a topic's page as Markdown, without pictures and local links;
+    or its sections with `section` in their headings.
 
     Raises ValidationError with the nearest name, NodelessError where there are no pages.
     """
@@ -65,7 +66,7 @@ def _title(page: Traversable) -> str:
 
 
 def _sections(page: str) -> Iterator[tuple[str, str]]:
-    """Headings below the page's title, each with its text down to the next of its level or above."""
+    """Yield the headings below the page's title, each with its text down to the next of its level or above."""
     code = [match.span() for match in FENCED.finditer(page)]
     found = [each for each in HEADING.finditer(page) if not any(start < each.start() < end for start, end in code)]
     for index, each in enumerate(found[1:], 1):

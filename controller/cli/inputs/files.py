@@ -43,7 +43,7 @@ class LocatedObject:
 
 
 def read_files(paths: Iterable[str], report: Report) -> tuple[LocatedObject, ...]:
-    """The objects of these files, in order. Folders are read recursively; `-` is standard input."""
+    """Return the objects of these files, in order. Folders are read recursively; `-` is standard input."""
     objects: list[LocatedObject] = []
     for path in paths:
         for name, text in _texts(path, report):

@@ -63,19 +63,19 @@ class Objects:
 
 
 def region_of(labels: Iterable[Mapping[str, Any]]) -> str:
-    """The region that the labels of most nodes name; empty when none does."""
+    """Return the region that the labels of most nodes name; empty when none does."""
     counts = Counter(str(own[REGION]) for own in labels if own.get(REGION))
     return counts.most_common(1)[0][0] if counts else ""
 
 
 def services_of(located: Iterable[LocatedObject]) -> tuple[Service, ...]:
-    """The Services among objects, sorted by namespace and name."""
+    """Return the Services among objects, sorted by namespace and name."""
     parsed = (parse_service(each.document) for each in located if each.kind == SERVICES.kind)
     return tuple(sorted(parsed, key=lambda service: service.key))
 
 
 def configures(each: LocatedObject) -> bool:
-    """Whether the object is a Provisioner, a node template or the settings."""
+    """Return whether the object is a Provisioner, a node template or the settings."""
     return each.kind in CONFIGURATION or (each.kind == "ConfigMap" and each.name == CONFIG_MAP)
 
 
@@ -120,7 +120,7 @@ def _catalog(dump: LocatedObject, member: str, report: Report) -> RegionCatalog 
 
 
 def kube_client(kubeconfig: str, context: str) -> KubeClient:
-    """A client for a kubeconfig and context. Raises ValidationError without a usable kubeconfig."""
+    """Return a client for a kubeconfig and context. Raises ValidationError without a usable kubeconfig."""
     return KubeClient(connect(kubeconfig, context))
 
 
@@ -151,7 +151,7 @@ def read_cluster(kube: KubeClient) -> Objects:
 
 
 def read_settings(kube: KubeClient) -> Document | None:
-    """The ConfigMap karpenter-global-settings of any namespace; None when missing or not readable."""
+    """Return the ConfigMap karpenter-global-settings of any namespace; None when missing or not readable."""
     try:
         config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except ForbiddenError:
@@ -160,6 +160,6 @@ def read_settings(kube: KubeClient) -> Document | None:
 
 
 def parse_settings(config_map: Document, default_name: str = "") -> Settings:
-    """The settings in a ConfigMap; `default_name` names the cluster if it does not. Raises ValidationError."""
+    """Return the settings in a ConfigMap; `default_name` names the cluster if it does not. Raises ValidationError."""
     data = {str(key): str(value) for key, value in mapping(config_map.get("data")).items()}
     return Settings.parse({"aws.clusterName": default_name, **data} if default_name else data)

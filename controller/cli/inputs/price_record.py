@@ -15,7 +15,7 @@ from controller.reconcilers.bookkeeping.price_store import CONFIG_MAP, KEY
 
 
 def price_book(kube: KubeClient) -> RegionCatalog | None:
-    """The cluster's price book; None where there is none, or without the right to read it."""
+    """Return the cluster's price book; None where there is none, or without the right to read it."""
     try:
         return published(kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}"))
     except KubeError:
@@ -23,7 +23,7 @@ def price_book(kube: KubeClient) -> RegionCatalog | None:
 
 
 def published(config_maps: Iterable[Document]) -> RegionCatalog | None:
-    """The price book in the first of these ConfigMaps that can be read."""
+    """Return the price book in the first of these ConfigMaps that can be read."""
     for each in config_maps:
         try:
             packed = base64.b64decode(str((each.get("binaryData") or {}).get(KEY, "")), validate=True)

@@ -83,7 +83,7 @@ def _cluster(documents: Mapping[str, Sequence[Document]], settings: Settings) ->
 
 
 def bound(pod: Document) -> bool:
-    """Whether the pod has a node."""
+    """Return whether the pod has a node."""
     return bool(mapping(pod.get("spec")).get("nodeName"))
 
 
@@ -146,7 +146,7 @@ def _check_overrides(
 
 
 def _settings(located: Iterable[LocatedObject], report: Report) -> Settings:
-    """The ConfigMap's settings, or the defaults without one."""
+    """Return the ConfigMap's settings, or the defaults without one."""
     for each in located:
         if each.kind == "ConfigMap" and each.name == CONFIG_MAP:
             try:
@@ -178,7 +178,7 @@ def _ebs(name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _without_pods(waiting: Iterable[LocatedObject], expanded: ExpandedWorkloads) -> Iterable[str]:
-    """What is missing where there is nothing to plan for."""
+    """Yield what is missing where there is nothing to plan for."""
     if expanded.pods:
         return
     empty = [f"{namespace_of(each.document)}/{each.name}" for each in waiting if each.kind in WORKLOADS]

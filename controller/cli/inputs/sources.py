@@ -44,7 +44,7 @@ class Source:
 
 
 def choose_region(given: str, named_by_files: Sequence[str], of_nodes: str) -> str:
-    """The region of the flag, else of the files, else of the nodes, else DEFAULT_REGION.
+    """Return the region of the flag, else of the files, else of the nodes, else DEFAULT_REGION.
 
     Raises ValidationError when files name several.
     """
@@ -66,7 +66,7 @@ def source_for(
     zones: Sequence[str] = (),
     spot_share: float = ASSUMED_SPOT_SHARE,
 ) -> Source:
-    """The types and prices that `--catalog` asks for, in `zones` (none: all).
+    """Return the types and prices that `--catalog` asks for, in `zones` (none: all).
 
     `dumped` is a dump's catalog; without it, `book` is the price book of the cluster or of the dump.
 
@@ -91,13 +91,14 @@ def source_for(
 
 
 def unpriced_source(region: str, settings: Settings, error: CloudError) -> Source:
-    """No types and no prices, for a cluster in a region without a catalog; `error` says why."""
+    """Return a source without types and prices, for a cluster in a region without a catalog; `error` says why."""
     types = OfflineTypes(RegionCatalog(region, "", "", {}, {}, {}), settings)
     return Source(types, types, f"No prices: {error}")
 
 
 def dumped_prices(book: RegionCatalog | None, region: str) -> Mapping[str, Any]:
-    """The prices that a cluster of `region` is planned with here, for a dump: its price book's, else the release's."""
+    """Return the prices that a cluster of `region` is planned with here, for a dump:
+    its price book's, else the release's."""
     if book is not None and book.region == (region or book.region):
         return book.price_book()
     try:
@@ -107,7 +108,7 @@ def dumped_prices(book: RegionCatalog | None, region: str) -> Mapping[str, Any]:
 
 
 def live_catalog(settings: Settings) -> RegionCatalog:
-    """The catalog of the caller's region, from AWS now. Raises CloudError."""
+    """Return the catalog of the caller's region, from AWS now. Raises CloudError."""
     provider = live_provider(settings)
     provider.refresh()
     return provider.region_catalog()
@@ -121,7 +122,7 @@ def _live_source(settings: Settings) -> Source:
 
 
 def live_provider(settings: Settings, clients: Clients | None = None) -> AWSProvider:
-    """The controller's AWS provider, without logging. Raises CloudUnauthorizedError without a region."""
+    """Return the controller's AWS provider, without logging. Raises CloudUnauthorizedError without a region."""
     from controller.aws.api.clients import make_clients  # boto3 is slow to import
     from controller.aws.provider import AWSProvider
 

@@ -20,7 +20,7 @@ PROJECT = "nodeless:"
 
 
 def stack_objects(stack: LocatedObject, report: Report) -> Iterator[LocatedObject]:
-    """The objects that the stack would apply, with its settings as a ConfigMap."""
+    """Yield the objects that the stack would apply, with its settings as a ConfigMap."""
     config = mapping(stack.document.get("config"))
     values = {str(key).removeprefix(PROJECT): value for key, value in config.items() if str(key).startswith(PROJECT)}
     for key, kind in KINDS.items():
@@ -44,19 +44,19 @@ def stack_objects(stack: LocatedObject, report: Report) -> Iterator[LocatedObjec
 
 
 def stack_region(stack: LocatedObject) -> str:
-    """The key aws:region, or empty."""
+    """Return the key aws:region, or empty."""
     return text(mapping(stack.document.get("config")).get("aws:region"))
 
 
 def project_folder(stack: LocatedObject) -> Path:
-    """The folder of Pulumi.yaml, to which paths in the configuration are relative; else the file's folder."""
+    """Return the folder of Pulumi.yaml, to which paths in the configuration are relative; else the file's folder."""
     file = Path(stack.where.partition(" (document")[0])
     above = (folder for folder in file.absolute().parents if (folder / "Pulumi.yaml").exists())
     return next(above, file.parent)
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """The stack's settings under the ConfigMap's keys: `enablePodEni` is `aws.enablePodENI`."""
+    """Return the stack's settings under the ConfigMap's keys: `enablePodEni` is `aws.enablePodENI`."""
     known = {key.rpartition(".")[2].lower(): key for key in SETTINGS}
     data = {"aws.clusterName": text(mapping(values.get("cluster")).get("name")) or "simulated"}
     for name, value in mapping(values.get("settings")).items():

@@ -59,7 +59,7 @@ def expand(located: Iterable[LocatedObject], overrides: ReplicaOverrides, report
 
 
 def _autoscaled(located: Iterable[LocatedObject], want: str) -> dict[tuple[str, str, str], tuple[int, bool]]:
-    """(namespace, kind, name) → (replicas, whether they win over the declared ones)."""
+    """Return (namespace, kind, name) → (replicas, whether they win over the declared ones)."""
     replicas = {}
     for each in located:
         if each.kind == "HorizontalPodAutoscaler":
@@ -74,7 +74,7 @@ def _autoscaled(located: Iterable[LocatedObject], want: str) -> dict[tuple[str, 
 
 
 def namespace_of(document: Document) -> str:
-    """An object's namespace: `default` where it names none."""
+    """Return an object's namespace: `default` where it names none."""
     return text(mapping(document.get("metadata")).get("namespace")) or "default"
 
 
@@ -85,7 +85,7 @@ def _template(
     scaled: set[str],
     report: Report,
 ) -> tuple[Document, int, str]:
-    """(pod template, number of pods, key path of the template)."""
+    """Return (pod template, number of pods, key path of the template)."""
     spec, path = mapping(each.document.get("spec")), "spec"
     if each.kind == "CronJob":
         spec, path = mapping(mapping(spec.get("jobTemplate")).get("spec")), "spec.jobTemplate.spec"
@@ -145,7 +145,7 @@ def _owner(each: LocatedObject) -> dict[str, Any]:
 
 
 def _status(each: LocatedObject, pod: Document, number: int) -> dict[str, Any]:
-    """Spec and status of a pending pod; a StatefulSet's with its claims as volumes."""
+    """Return the spec and status of a pending pod; a StatefulSet's with its claims as volumes."""
     spec = dict(mapping(pod["spec"]))
     if each.kind == "StatefulSet":
         templates = objects(mapping(each.document.get("spec")).get("volumeClaimTemplates"))
@@ -169,7 +169,7 @@ def _claims(document: Document, pods: Iterable[Document]) -> Iterator[Document]:
 
 
 def _waiting(document: Document, where: str, report: Report) -> Document:
-    """A manifest's Pod as pending: without its status and node."""
+    """Return a manifest's Pod as pending: without its status and node."""
     _check(document, f"{where}: ", report)
     metadata = dict(mapping(document.get("metadata")))
     name = text(metadata.get("name")) or f"{text(metadata.get('generateName'))}0"

@@ -56,7 +56,7 @@ class PlacedStack:
     issuer: str
 
     def files(self) -> dict[str, list[dict[str, Any]]]:
-        """The objects by file, in the order to apply them in."""
+        """Return the objects by file, in the order to apply them in."""
         config, account = self.stack.config, self.place.account
         role_arn = controller_role_arn(config, account)
         found = {
@@ -69,11 +69,12 @@ class PlacedStack:
         return {name: objects for name, objects in found.items() if objects}
 
     def roles(self) -> list[dict[str, Any]]:
-        """The IAM roles, each with its policies."""
+        """Return the IAM roles, each with its policies."""
         return [self._role(each) for each in self._roles()]
 
     def role_files(self) -> dict[str, Any]:
-        """The documents by file: each role's folder has its trust policy, its policies and the list of managed ones."""
+        """Return the documents by file: each role's folder has its trust policy,
+        its policies and the list of managed ones."""
         found: dict[str, Any] = {}
         for each in self._roles():
             found[f"{each.name}/trust-policy.json"] = each.trust_policy(self.place.account, self.issuer)
@@ -84,7 +85,7 @@ class PlacedStack:
         return found
 
     def left_out(self) -> list[str]:
-        """Charts and EKS add-ons of the stack."""
+        """Return the charts and EKS add-ons of the stack."""
         addons = self.stack.config.addons
         charts = [name for name in CHARTS if getattr(addons, name.replace("-", "_"))]
         return [*(name for key, name in MANAGED.items() if getattr(addons, key)), *charts]
@@ -106,7 +107,7 @@ class PlacedStack:
 
 
 def read_stack(file: str, facts: Facts, *, with_roles: bool) -> PlacedStack:
-    """The stack of a file. Raises ValidationError with every problem of the file and the flags.
+    """Return the stack of a file. Raises ValidationError with every problem of the file and the flags.
 
     `with_roles`: IAM roles are asked for, which takes the VPC and the issuer.
     """
@@ -128,7 +129,7 @@ def read_stack(file: str, facts: Facts, *, with_roles: bool) -> PlacedStack:
 
 
 def definitions() -> list[dict[str, Any]]:
-    """The CRDs: beside the package in a checkout, in it once installed."""
+    """Return the CRDs: beside the package in a checkout, in it once installed."""
     package = resources.files("controller")
     folder = next(each for each in (package / "crds", package / ".." / "crds") if each.is_dir())
     files = sorted((each for each in folder.iterdir() if each.name.endswith(".yaml")), key=lambda each: each.name)
@@ -144,7 +145,7 @@ def _stack_file(file: str, report: Report) -> LocatedObject | None:
 
 
 def _text(document: Mapping[str, Any], *path: str) -> str:
-    """The text there; empty where there is none."""
+    """Return the text there; empty where there is none."""
     value: Any = document
     for step in path:
         value = mapping(value).get(step)
@@ -171,7 +172,8 @@ def _check(facts: Facts, region: str, version: str, image: str, report: Report, 
 
 
 def _decrypted(value: Any, path: str, report: Report) -> Any:
-    """The value; what is encrypted in it is a problem, and gets a stand-in, so that the rest is judged as well."""
+    """Return the value; what is encrypted in it is a problem, and gets a stand-in,
+    so that the rest is judged as well."""
     if isinstance(value, Mapping):
         if set(value) == {SECRET}:
             report.add(path, "is encrypted, and only Pulumi has the key", "give a copy of the file without it")

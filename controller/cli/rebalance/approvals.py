@@ -57,7 +57,7 @@ def undo(snapshot: Snapshot, kube: KubeClient) -> int:
 
 
 def _release(node: StateNode, approval: Approval | None, busy: bool, kube: KubeClient) -> bool:
-    """Whether the node was there still. What cannot be read is removed, and its cordon with it."""
+    """Return whether the node was there still. What cannot be read is removed, and its cordon with it."""
     uncordon = not busy and (approval is None or approval.cordoned)
     value = None if approval is None else write_approval(stop(approval, UNDONE, uncordoned=uncordon))
     patch: dict[str, Any] = {"metadata": {"annotations": {APPROVAL_ANNOTATION: value}}}
@@ -71,7 +71,7 @@ def _release(node: StateNode, approval: Approval | None, busy: bool, kube: KubeC
 
 
 def status(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Every plan with nodes that are there still, as JSON values, the latest first."""
+    """Return every plan with nodes that are there still, as JSON values, the latest first."""
     found, busy = approvals(snapshot), engaged(snapshot)
     plans: dict[str, dict[str, Approval]] = {}
     for name, one in found.items():
@@ -104,7 +104,7 @@ def _state(node: StateNode, one: Approval, busy: frozenset[str]) -> str:
 
 
 def status_lines(plans: list[dict[str, Any]]) -> list[str]:
-    """The same for people: how many nodes are in which state, by step."""
+    """Return the same for people: how many nodes are in which state, by step."""
     lines = [] if plans else ["No node is part of a rebalance."]
     for plan in plans:
         lines.append(f"Rebalance {plan['plan']}, approved {plan['approved']}: {plan['gone']} of {plan['nodes']} gone")

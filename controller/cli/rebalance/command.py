@@ -93,7 +93,7 @@ def _show_status(cluster: ClusterView, form: str) -> None:
 
 
 def asked_of(cluster: ClusterView, now: float) -> MethodInput:
-    """What a rebalance of the cluster is planned from, at `now` (Unix seconds)."""
+    """Return what a rebalance of the cluster is planned from, at `now` (Unix seconds)."""
     snapshot = cluster.snapshot
     going = frozenset(node.name for command in recorded_commands(snapshot) for node in command.carriers)
     simulator = Simulator(

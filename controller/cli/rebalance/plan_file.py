@@ -17,7 +17,7 @@ MOST_BYTES: Final = 2**26
 
 
 def read_plan(path: str) -> PlanToApprove:
-    """The plan in the file. Raises ValidationError, OSError."""
+    """Return the plan in the file. Raises ValidationError, OSError."""
     text = Path(path).read_bytes()
     try:
         document = read_object(text, MOST_BYTES)
@@ -32,7 +32,7 @@ def read_plan(path: str) -> PlanToApprove:
 
 
 def _nodes(step: Mapping[str, Any], at: int) -> Iterator[NodeToGo]:
-    """The nodes of a step, each with the same share of what the step saves."""
+    """Yield the nodes of a step, each with the same share of what the step saves."""
     removes = step["removes"]
     for each in removes:
         pods = frozenset(str(digest) for digest in each["pods"])

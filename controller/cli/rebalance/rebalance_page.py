@@ -12,7 +12,7 @@ from controller.core.deprovisioning.rebalance.rebalance_plan import RebalancePla
 
 
 def page(plan: RebalancePlan, notes: Iterable[str] = ()) -> str:
-    """The page as HTML. Names are escaped, and nothing is loaded from elsewhere."""
+    """Return the page as HTML. Names are escaped, and nothing is loaded from elsewhere."""
     tiles = [
         (month(plan.saved), f"saved a month, {money(plan.saved)}/h", ""),
         (f"{plan.moves:,}", "pods moved, each once", ""),

@@ -22,7 +22,7 @@ FOLDED = 36
 
 
 def headline(plan: RebalancePlan) -> str:
-    """What the whole plan does, in one line."""
+    """Return what the whole plan does, in one line."""
     if not plan.steps:
         return f"Nothing to do: {money(plan.cost_before)}/h in all is {_over(plan, plan.cost_before)} the lower bound"
     saved = f"saves {money(plan.saved)}/h, {month(plan.saved)} a month"
@@ -30,7 +30,7 @@ def headline(plan: RebalancePlan) -> str:
 
 
 def sentences(plan: RebalancePlan) -> Iterator[str]:
-    """What the figures mean."""
+    """Yield what the figures mean."""
     if not plan.steps:
         return
     over = _over(plan, plan.cost_after)
@@ -44,19 +44,19 @@ def sentences(plan: RebalancePlan) -> Iterator[str]:
 
 
 def removed_types(step: Step) -> str:
-    """Types of the removed nodes with their number."""
+    """Return the types of the removed nodes with their number."""
     labels = (candidate.node.node.labels for candidate in step.removes)
     return tally(Counter(f"{own.get(INSTANCE_TYPE, '?')} {own.get(CAPACITY_TYPE, '')}".strip() for own in labels))
 
 
 def launched_types(step: Step) -> str:
-    """Types of the launched nodes with their number; a dash without any."""
+    """Return the types of the launched nodes with their number; a dash without any."""
     offerings = (launch.planned.offering for launch in step.launches)
     return tally(Counter(f"{each.instance_type} {each.capacity_type}" for each in offerings)) or "–"
 
 
 def stay_reasons(plan: RebalancePlan) -> list[tuple[str, list[str]]]:
-    """(reason, nodes) of those that stay whatever the plan would gain, the most frequent first."""
+    """Return (reason, nodes) of those that stay whatever the plan would gain, the most frequent first."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in plan.stays:
         by_reason.setdefault(reason, []).append(name)
@@ -92,7 +92,7 @@ def show(plan: RebalancePlan, console: Console) -> None:
 
 
 def document(plan: RebalancePlan) -> dict[str, Any]:
-    """As JSON values; costs in $ an hour, all in all."""
+    """Return JSON values; costs in $ an hour, all in all."""
     return {
         "version": VERSION,
         "costPerHourBefore": round(plan.cost_before, 6),
@@ -142,7 +142,7 @@ def _over(plan: RebalancePlan, cost: float) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    """The first of these names, and how many more."""
+    """Return the first of these names, and how many more."""
     listed = list(names)
     more = f" and {len(listed) - 2:,} more" if len(listed) > 2 else ""
     return f"{', '.join(listed[:2])}{more}"

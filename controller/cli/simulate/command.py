@@ -103,7 +103,7 @@ def simulate(form: str, page: str, budget: float, replicas: Sequence[str], autos
 
 
 def run(request: Request) -> tuple[Simulation, Simulation | None]:
-    """(simulation, simulation of --compare). Raises ValidationError, KubeError, CloudError."""
+    """Return (simulation, simulation of --compare). Raises ValidationError, KubeError, CloudError."""
     report = Report()
     objects = read_objects(request.files, report)
     other = read_objects(request.compare, report)
@@ -141,7 +141,7 @@ def _simulated(wanted: Scenario, source: Source, request: Request) -> Simulation
 
 
 def _with_cluster(files: Objects, cluster: Objects) -> Objects:
-    """Files and cluster together; an object of the files replaces the cluster's of the same kind and name."""
+    """Join files and cluster; an object of the files replaces the cluster's of the same kind and name."""
     named = {_identity(each) for each in files.located}
     kept = (each for each in cluster.located if _identity(each) not in named)
     return replace(files, located=(*files.located, *kept), prices=files.prices or cluster.prices)

@@ -24,7 +24,7 @@ Row = tuple[str, str, str, str]
 
 
 def document(after: Simulation, before: Simulation) -> dict[str, Any]:
-    """Both simulations in full, and the differences of their figures."""
+    """Return both simulations in full, and the differences of their figures."""
     one, two = simulation_report.summary(before), simulation_report.summary(after)
     changed = {
         key: round(two[key] - one[key], 6)
@@ -39,7 +39,7 @@ def document(after: Simulation, before: Simulation) -> dict[str, Any]:
 
 
 def rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
-    """Price, nodes, unplaced pods and use, before and after."""
+    """Return price, nodes, unplaced pods and use, before and after."""
     table = [
         _priced("Price per hour", before.price_per_hour, after.price_per_hour, money),
         _priced("Price per month", before.price_per_hour, after.price_per_hour, month),
@@ -71,7 +71,7 @@ def _counted(name: str, before: int, after: int) -> Row:
 
 
 def node_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
-    """Number of nodes by type, capacity type and Provisioner, where it differs."""
+    """Return the number of nodes by type, capacity type and Provisioner, where it differs."""
     one, two = (
         {(g.instance_type, g.capacity_type, g.provisioner): len(g.nodes) for g in groups(each)}
         for each in (before, after)
@@ -81,7 +81,7 @@ def node_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
 
 
 def cost_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
-    """$/month of the new nodes by namespace, where it differs; largest difference first."""
+    """Return the $/month of the new nodes by namespace, where it differs; largest difference first."""
     two, one = (dict(costs_report.rows(planned_costs(each))) for each in (after, before))
     pairs = {
         name: tuple(costs.get(name, Cost()).price_per_hour for costs in (one, two)) for name in sorted({*one, *two})
@@ -121,7 +121,7 @@ def _table(title: str, members: Iterable[Row]) -> Table:
 
 
 def markdown(after: Simulation, before: Simulation | None) -> str:
-    """A pull request's comment: headline, tables, details folded."""
+    """Return a pull request's comment: headline, tables, details folded."""
     if before is None:
         return "\n".join([MARKER, _headline_alone(after), "", *_nodes_markdown(after), *_closing(after, None)])
     lines = [

@@ -20,7 +20,7 @@ Figures = Callable[[Simulation], Mapping[str, float]]
 
 
 def charts(after: Simulation, before: Simulation) -> Iterator[str]:
-    """The key and all charts."""
+    """Yield the key and all charts."""
     yield '<div class="key"><span><i class="o"></i>before</span><span><i class="n"></i>after</span></div>'
     yield '<div class="charts">'
     for title, figures, words in (
@@ -35,7 +35,7 @@ def charts(after: Simulation, before: Simulation) -> Iterator[str]:
 
 
 def members(before: Mapping[str, float], after: Mapping[str, float], words: Callable[[float], str]) -> list[Pair]:
-    """Each name's pair in the order of the first mapping that has it; beyond MOST the smallest are added up."""
+    """Return each name's pair in the order of the first mapping that has it; beyond MOST the smallest are added up."""
     names = list(dict.fromkeys([*before, *after]))
     named = [Pair(name, before.get(name, 0.0), after.get(name, 0.0), words) for name in names]
     if len(named) <= MOST:

@@ -39,7 +39,7 @@ class Workloads:
 
 
 def drawing(simulation: Simulation, title: str, like: Simulation | None = None) -> Iterator[str]:
-    """The key and the cards of a plan; nothing without new nodes. `like`: with the fills of this one."""
+    """Yield the key and the cards of a plan; nothing without new nodes. `like`: with the fills of this one."""
     if not simulation.plan.new_nodes:
         return
     owners = {pod.key: workload_of(pod) for pod in simulation.problem.pending}
@@ -67,7 +67,7 @@ def drawing(simulation: Simulation, title: str, like: Simulation | None = None) 
 
 
 def _fills(simulation: Simulation) -> Mapping[str, str]:
-    """CSS by workload, of those that ask for most: by the mean of their shares of all CPU and all memory."""
+    """Return CSS by workload, of those that ask for most: by the mean of their shares of all CPU and all memory."""
     asked: Counter[tuple[str, str]] = Counter()
     for node in simulation.plan.new_nodes:
         for key in node.pods:
@@ -84,14 +84,14 @@ def _fills(simulation: Simulation) -> Mapping[str, str]:
 
 
 def _likeness(node: PlannedNode, owners: Mapping[PodKey, str]) -> object:
-    """A key equal for nodes that differ in zone alone."""
+    """Return a key equal for nodes that differ in zone alone."""
     offering, pods = node.offering, Counter(owners[key] for key in node.pods)
     bought = (offering.instance_type, offering.capacity_type, offering.price, node.provisioner)
     return bought, frozenset(pods.items()), frozenset(node.requests.items())
 
 
 def _card(simulation: Simulation, nodes: Sequence[PlannedNode], workloads: Workloads, weight: float) -> Iterator[str]:
-    """The card of equal nodes; its workloads' names are there without a pointer too."""
+    """Yield the card of equal nodes; its workloads' names are there without a pointer too."""
     node, number = nodes[0], len(nodes)
     offering, times = node.offering, f" ×{number}" if number > 1 else ""
     width = round(MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * weight)
@@ -114,7 +114,7 @@ def _card(simulation: Simulation, nodes: Sequence[PlannedNode], workloads: Workl
 
 
 def _bar(name: str, shares: Mapping[str, int], total: int, room: int, fills: Mapping[str, str]) -> str:
-    """A resource: workloads in the order of the key, the others together, DaemonSets."""
+    """Return a resource: workloads in the order of the key, the others together, DaemonSets."""
     pieces = [
         Piece(shares[who] / room, f"{who}: {in_words(name, shares[who])}", background=fills[who])
         for who in fills

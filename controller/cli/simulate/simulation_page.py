@@ -20,7 +20,7 @@ MOST_COSTS = 30
 
 
 def page(simulation: Simulation, before: Simulation | None = None) -> str:
-    """The page as HTML. Names are escaped, and nothing is loaded from elsewhere."""
+    """Return the page as HTML. Names are escaped, and nothing is loaded from elsewhere."""
     body = [
         *_tiles(simulation, before),
         *(_comparison(simulation, before) if before is not None else ()),
@@ -104,7 +104,7 @@ def _groups(simulation: Simulation) -> Iterator[str]:
 
 
 def _costs(simulation: Simulation) -> Iterator[str]:
-    """What the new nodes cost each workload, dearest first."""
+    """Yield what the new nodes cost each workload, dearest first."""
     costs = planned_costs(simulation)
     listed = costs_report.rows(costs, workloads=True)
     if not listed:

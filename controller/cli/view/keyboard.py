@@ -52,13 +52,14 @@ class Keyboard:
                 os.write(self._waker, b".")
 
     def typed(self) -> bool:
-        """Whether a key waits to be taken."""
+        """Return whether a key waits to be taken."""
         if not self._typed:
             self._wait(0.0)
         return bool(self._typed)
 
     def key(self, seconds: float) -> str:
-        """The next key: a character, or a name of NAMES or SINGLE. Empty when woken, or after so many seconds."""
+        """Return the next key: a character, or a name of NAMES or SINGLE.
+        Empty when woken, or after so many seconds."""
         if not self._typed:
             self._wait(seconds)
         if BEGUN.match(self._typed):
@@ -84,7 +85,7 @@ class Keyboard:
 
 @contextmanager
 def keyboard() -> Iterator[Keyboard]:
-    """The keys of standard input while this lasts; where it is no terminal, none ever comes."""
+    """Yield the keys of standard input while this lasts; where it is no terminal, none ever comes."""
     terminal = sys.stdin.isatty()
     descriptor = sys.stdin.fileno() if terminal else None
     before = termios.tcgetattr(descriptor) if descriptor is not None else None

@@ -59,7 +59,7 @@ class NodeTable:
         yield table
 
     def _fitting(self, width: int, name: int) -> tuple[list[Column], int]:
-        """The columns that fit beside a name of LEAST_NAME cells, and the width left for the name."""
+        """Return the columns that fit beside a name of LEAST_NAME cells, and the width left for the name."""
         drawn = list(self._columns())
         widths = {c.title: max([len(c.title), *(c.cell(node).cell_len for node in self.nodes)]) for c in drawn}
         while drawn:

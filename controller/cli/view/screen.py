@@ -85,7 +85,7 @@ class Page:
                 yield Segment.line()
 
     def _may_be_full(self, room: int) -> bool:
-        """Whether all reasons might have room: each takes a line at least."""
+        """Return whether all reasons might have room: each takes a line at least."""
         return self.screen.full or len(self.view.waiting) + len(self.view.limits) <= room
 
     def _all(self) -> RenderableType:
@@ -103,7 +103,7 @@ class Page:
         return [Text(), Text(said, style="dim", no_wrap=True, overflow="ellipsis")]
 
     def _sections(self, *, full: bool) -> list[RenderableType]:
-        """What is below the nodes. `full`: reasons are folded; else one line each, and MOST_ROWS of them."""
+        """Return what is below the nodes. `full`: reasons are folded; else one line each, and MOST_ROWS of them."""
         view, screen = self.view, self.screen
         most = None if full and self.height is None else self.height if full else MOST_ROWS
         below: list[RenderableType] = []
@@ -129,7 +129,7 @@ class Page:
 
 
 def starting(seconds: float) -> RenderableType:
-    """The first frame, before anything is known."""
+    """Return the first frame, before anything is known."""
     return Group(
         Text(f"Reading the cluster: {seconds:.0f} s", style="bold"), Text(), Text("q quit", style="dim"),
     )  # fmt: skip
@@ -145,7 +145,7 @@ def _help() -> Table:
 
 
 def limits_table(statuses: Sequence[LimitStatus], most: int | None = None, *, cut: bool = False) -> Table:
-    """Limits, on-demand mix and headroom, binding ones first; `most` rows (None: all), `cut` to one line each."""
+    """Draw limits, on-demand mix and headroom, binding ones first; `most` rows (None: all), `cut` to one line each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     overflow: OverflowMethod = "ellipsis" if cut else "fold"
     table.add_column("Limit", no_wrap=True)
@@ -169,7 +169,7 @@ def limits_table(statuses: Sequence[LimitStatus], most: int | None = None, *, cu
 
 
 def _totals(view: View, whole: View) -> list[RenderableType]:
-    """Number, price and use of the chosen nodes."""
+    """Draw number, price and use of the chosen nodes."""
     kinds = Counter(node.capacity_type for node in view.nodes)
     listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     unknown = f", and {count(view.unpriced, 'node')} of unknown price" if view.unpriced else ""
@@ -189,7 +189,7 @@ def _totals(view: View, whole: View) -> list[RenderableType]:
 
 
 def _amounts(view: View, resource: str) -> Text:
-    """12.5 of 20, as requested and allocatable."""
+    """Format requested and allocatable: 12.5 of 20."""
     have, of = (
         bare_words(resource, sum(getattr(node, which).get(resource, 0) for node in view.nodes))
         for which in ("requested", "allocatable")
@@ -212,18 +212,18 @@ def _nodes(view: View, screen: ScreenState, room: int | None) -> NodeTable:
 
 
 def _region(view: View) -> str:
-    """The region of all nodes, when there is just one; else empty."""
+    """Return the region of all nodes, when there is just one; else empty."""
     regions = {node.labels.get(REGION, "") for node in view.nodes}
     return regions.pop() if len(regions) == 1 else ""
 
 
 def _line(text: str, style: str = "", *, cut: bool) -> Text:
-    """A cell that is cut to one line, or folded."""
+    """Return a cell that is cut to one line, or folded."""
     return Text(text, style=style, no_wrap=cut, overflow="ellipsis" if cut else "fold")
 
 
 def _waiting(view: View, most: int | None, *, cut: bool) -> Table:
-    """Pending pods; `most` rows (None: all), `cut` to one line each."""
+    """Return the pending pods; `most` rows (None: all), `cut` to one line each."""
     table = Table(box=None, pad_edge=False, header_style="bold red")
     widest = max([len(each.workload) for each in view.waiting[:most]], default=0)
     overflow: OverflowMethod = "ellipsis" if cut else "fold"

@@ -85,7 +85,7 @@ class ScreenState:
         self.first = max(0, self.first + rows)
 
     def chosen(self, view: View) -> View:
-        """The view with the nodes that the filter lets through."""
+        """Return the view with the nodes that the filter lets through."""
         words = self.search.lower().split()
         nodes = (node for node in view.nodes if self.owner in ("", node.owner))
         return replace(view, nodes=tuple(node for node in nodes if all(word in _said(node) for word in words)))

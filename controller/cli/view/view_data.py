@@ -65,7 +65,7 @@ class View:
         return sum(node.price_per_hour is None for node in self.nodes)
 
     def use(self, resource: str) -> float:
-        """requested / allocatable of all nodes together."""
+        """Return requested / allocatable of all nodes together."""
         have = sum(node.allocatable.get(resource, 0) for node in self.nodes)
         return sum(node.requested.get(resource, 0) for node in self.nodes) / have if have else 0.0
 
@@ -101,7 +101,7 @@ def view_of(
     *,
     listing: bool = False,
 ) -> View:
-    """The view of a cluster at `now`; `names`: only these nodes (None: all). `listing`: more is to come."""
+    """Return the view of a cluster at `now`; `names`: only these nodes (None: all). `listing`: more is to come."""
     prices = cluster.prices
     chosen = [node for node in cluster.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
@@ -113,20 +113,20 @@ def view_of(
 
 
 def _resources(nodes: Iterable[NodeFacts]) -> tuple[str, ...]:
-    """cpu, memory and extended resources of the nodes."""
+    """Return cpu, memory and the nodes' extended resources."""
     others = {name for node in nodes for name in node.allocatable if "/" in name and not name.startswith("hugepages")}
     return (*ALWAYS, *sorted(others))
 
 
 def _waiting(pods: Iterable[Pod], reasons: Mapping[PodKey, str]) -> Iterable[Waiting]:
-    """Pending pods by workload and reason; most pods first."""
+    """Yield the pending pods by workload and reason; most pods first."""
     counted = Counter((workload_of(pod), reasons.get(pod.key, "pending")) for pod in pods)
     for (workload, reason), number in sorted(counted.items(), key=lambda entry: (-entry[1], entry[0])):
         yield Waiting(workload, number, reason)
 
 
 def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, ...]:
-    """Nodes in one of SORTS: numbers descending, words ascending."""
+    """Return the nodes in one of SORTS: numbers descending, words ascending."""
     keys: Mapping[str, Any] = {
         "price": lambda n: -(n.price_per_hour or 0.0),
         "name": lambda n: n.name,
@@ -142,7 +142,7 @@ def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, .
 
 
 def document(view: View, by: str = "price") -> dict[str, Any]:
-    """Everything, as JSON values."""
+    """Return the view as JSON values."""
     kinds = Counter(node.capacity_type for node in view.nodes)
     return {
         "summary": {
@@ -165,7 +165,7 @@ def document(view: View, by: str = "price") -> dict[str, Any]:
 
 
 def node_document(view: View, node: NodeFacts) -> dict[str, Any]:
-    """One node, as JSON values."""
+    """Return one node as JSON values."""
     price = node.price_per_hour
     return {
         "name": node.name,

@@ -34,7 +34,7 @@ class BatchWindow:
     def observe(
         self, now: float, waiting: Collection[str], times: BatchTimes, expected: Collection[str] = ()
     ) -> BatchWindow:
-        """The window after these triggers were observed waiting at `now` (seconds of any monotonic clock).
+        """Return the window after these triggers were observed waiting at `now` (seconds of any monotonic clock).
 
         A trigger is the name of something to schedule, such as a pod's uid. It counts when it is new, and again when it
         still waits after `retrigger_seconds`, unless it is among the `expected`: those have a node on its way. Triggers
@@ -54,13 +54,13 @@ class BatchWindow:
         return BatchWindow(self.opened_at if self.opened_at is not None else now, now, FrozenMap(seen))
 
     def closes_at(self, times: BatchTimes) -> float | None:
-        """When the window closes if no further trigger comes; None if no window is open."""
+        """Return when the window closes if no further trigger comes; None if no window is open."""
         if self.opened_at is None:
             return None
         return min(self.opened_at + times.max_seconds, self.last_trigger_at + times.idle_seconds)
 
     def closed(self) -> BatchWindow:
-        """The state after the batch was taken; triggers stay known and do not reopen the window at once."""
+        """Return the state after the batch was taken; triggers stay known and do not reopen the window at once."""
         return replace(self, opened_at=None)
 
     def forget(self, names: Collection[str]) -> BatchWindow:
@@ -69,7 +69,7 @@ class BatchWindow:
         return replace(self, seen=kept) if names else self
 
     def wait_seconds(self, now: float, times: BatchTimes) -> float:
-        """Seconds until the window closes, or until a known trigger may count again; 0 or less means now."""
+        """Return the seconds until the window closes, or until a known trigger may count again; 0 or less means now."""
         closes = self.closes_at(times)
         if closes is not None:
             return closes - now

@@ -34,7 +34,7 @@ class Flexibility:
     """$ that an interruption of a spot node costs: lost work, pods that start again."""
 
     def named(self, offerings: Sequence[PricedOffering]) -> list[PricedOffering]:
-        """The offerings that a request names, in the order given: on demand all within the spread.
+        """Return the offerings that a request names, in the order given: on demand all within the spread.
 
         Of spot within the spread, the cheapest whose mean price and interruptions are least together, and no fewer than
         `spot_offerings` of them if there are so many.
@@ -48,7 +48,7 @@ class Flexibility:
         return [offering for offering in near if offering.capacity_type != SPOT or offering in chosen]
 
     def _spot_named(self, prices: Sequence[float]) -> int:
-        """How many of the spot offerings within the spread to name. `prices`: theirs, ascending."""
+        """Return how many of the spot offerings within the spread to name. `prices`: theirs, ascending."""
         best, chosen, total = float("inf"), 0, 0.0
         for count, price in enumerate(prices, start=1):
             total += price
@@ -58,5 +58,6 @@ class Flexibility:
         return chosen
 
     def expected_price(self, planned: PricedOffering, named: Sequence[PricedOffering]) -> float:
-        """$/hour that the node is expected to cost: on demand the planned price, for spot the mean of those named."""
+        """Return the $/hour that the node is expected to cost: on demand the planned price,
+        for spot the mean of those named."""
         return planned.price if planned.capacity_type != SPOT else fmean(offering.price for offering in named)

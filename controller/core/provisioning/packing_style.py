@@ -22,7 +22,8 @@ class PackingStyle:
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
-    """Styles that may place pods which the default one left out. unsettled: counts of some spread were uncertain."""
+    """Return styles that may place pods which the default one left out.
+    unsettled: counts of some spread were uncertain."""
     first = PackingStyle(constrained_first=True)
     if not unsettled:
         return (first,)
@@ -30,6 +31,6 @@ def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
 
 
 def styles_in_turn(*, unsettled: bool) -> tuple[PackingStyle, ...]:
-    """Styles that may place pods which rules over domains left out in the others."""
+    """Return styles that may place pods which rules over domains left out in the others."""
     first = PackingStyle(in_turn=True)
     return (first, PackingStyle(in_turn=True, certain_counts=True)) if unsettled else (first,)

@@ -44,7 +44,7 @@ class PlacedPods(Sequence[PodKey]):
         return min([(each.pod_class.index, each.first) for each in self.parts])
 
     def workloads(self) -> dict[str, int]:
-        """Number of pods per workload, by the uid of the first owner; pods without owners are left out."""
+        """Return the number of pods per workload, by the uid of the first owner; pods without owners are left out."""
         counts: dict[str, int] = {}
         for each in self.parts:
             for workload, count in each.pod_class.workloads(each.first, each.count).items():
@@ -80,5 +80,6 @@ class PlacedPods(Sequence[PodKey]):
 
 
 def workloads(pods: Sequence[PodKey]) -> Mapping[str, int]:
-    """Number of planned pods per workload; empty for a plain sequence of keys, which does not tell workloads."""
+    """Return the number of planned pods per workload; empty for a plain sequence of keys,
+    which does not tell workloads."""
     return pods.workloads() if isinstance(pods, PlacedPods) else EMPTY

@@ -74,7 +74,7 @@ class SolveOptions:
         return Beside(self.node_cost_per_hour, self.cpu_use, self.charges)
 
     def of_prices_alone(self) -> SolveOptions:
-        """These options with prices as all that counts: for bounds on prices."""
+        """Return these options with prices as all that counts: for bounds on prices."""
         return replace(self, node_cost_per_hour=0.0, cpu_use=0.0, charges=False)
 
 
@@ -178,7 +178,7 @@ class DearPreference:
     """The pods of the class that go to new nodes, in the plan's order."""
 
     def said(self, allowed: float | None) -> str:
-        """A sentence for events and reports. `allowed`: the preference premium."""
+        """Return a sentence for events and reports. `allowed`: the preference premium."""
         most = "" if allowed is None else f", and preferences may cost {allowed:.0%} (preferencePremium)"
         return f"Preferred {self.preference} is not paid for: it costs {self.premium:.0%} more{most}"
 

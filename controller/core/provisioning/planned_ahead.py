@@ -39,7 +39,7 @@ NONE_UNTRIED = Untried()
 
 
 def untried(snapshot: Snapshot) -> Untried:
-    """The untried pods; none where no pod is marked, since then nothing is launched for pending pods."""
+    """Return the untried pods; none where no pod is marked, since then nothing is launched for pending pods."""
     marked, rest = list[Pod](), list[Pod]()
     for pod in snapshot.unbound:
         if preempting(pod, snapshot) or not serves(snapshot, pod):
@@ -66,7 +66,7 @@ def untried(snapshot: Snapshot) -> Untried:
 
 
 def _highest_priorities(marked: Iterable[Pod]) -> dict[str, int]:
-    """Of the marked pods, by scheduler."""
+    """Return the highest priority of the marked pods, by scheduler."""
     highest: dict[str, int] = {}
     for spec in {id(pod.spec): pod.spec for pod in marked}.values():
         highest[spec.scheduler_name] = max(spec.priority, highest.get(spec.scheduler_name, spec.priority))
@@ -95,8 +95,8 @@ class _Classes:
 
 
 def room_problem(snapshot: Snapshot, others: Sequence[Pod]) -> SchedulingProblem:
-    """Which existing nodes kube-scheduler can bind `others` to now: nothing is launched, and nodes of ours that still
-    start have a taint that keeps pods away."""
+    """Build the problem of which existing nodes kube-scheduler can bind `others` to now:
+    nothing is launched, and nodes of ours that still start have a taint that keeps pods away."""
     problem = build(snapshot, {}, pods=others)
     ready = tuple(node for node in problem.nodes if node.initialized or not node.provisioner_name)
     return replace(problem, nodes=ready)
@@ -115,7 +115,8 @@ def with_bound(snapshot: Snapshot, placed: Mapping[str, Sequence[PodKey]]) -> Sn
 
 
 def wanted(snapshot: Snapshot, planned: Iterable[Pod], counts_ahead: bool) -> frozenset[PodKey]:
-    """Those of the planned pods that a plan on this snapshot would be made for as well, unless they have room now."""
+    """Return those of the planned pods that a plan on this snapshot would be made for as well,
+    unless they have room now."""
     pods = untried(snapshot) if counts_ahead else NONE_UNTRIED
     ahead = {pod.uid for pod in chain(pods.ahead, pods.others)}
     return frozenset(pod.key for pod in planned if pod.uid in ahead or _still_waits(snapshot, pod))

@@ -34,12 +34,12 @@ class _Coming:
 
 
 def is_to_come(key: PodKey) -> bool:
-    """Whether a key is that of a pod to come: nothing in Kubernetes has it."""
+    """Return whether a key is that of a pod to come: nothing in Kubernetes has it."""
     return MARK in key[1]
 
 
 def pods_to_come(snapshot: Snapshot) -> tuple[Pod, ...]:
-    """The pods to come. A uid names the owner and the pod's number among its pods, in every process the same."""
+    """Return the pods to come. A uid names the owner and the pod's number among its pods, in every process the same."""
     return tuple(
         _pod(each, number)
         for _, each in sorted(_coming(snapshot).items())
@@ -48,7 +48,8 @@ def pods_to_come(snapshot: Snapshot) -> tuple[Pod, ...]:
 
 
 def still_to_come(snapshot: Snapshot, planned: Iterable[Pod]) -> frozenset[PodKey]:
-    """Those of the planned pods to come that are wanted on this snapshot too, whether they have come since or not."""
+    """Return those of the planned pods to come that are wanted on this snapshot too,
+    whether they have come since or not."""
     pods = [pod for pod in planned if is_to_come(pod.key)]
     if not pods:
         return frozenset()
@@ -57,8 +58,8 @@ def still_to_come(snapshot: Snapshot, planned: Iterable[Pod]) -> frozenset[PodKe
 
 
 def _coming(snapshot: Snapshot) -> dict[str, _Coming]:
-    """By the owner's uid. Of owners whose pods have volumes or claims of devices none is counted on: a pod to come has
-    others, which are not made yet."""
+    """Return the owners with pods to come, by uid. Owners whose pods have volumes or device claims have none:
+    such a pod has others, which are not made yet."""
     marked: dict[str, Pod] = {}
     for pod in snapshot.unbound:
         if pod.owners and provisionable(pod, snapshot) and serves(snapshot, pod) and not opted_out(pod):
@@ -100,7 +101,7 @@ class _Quotas:
             self._left.setdefault(quota.namespace, []).append(dict(quota.left))
 
     def admit(self, pod: Pod, count: int) -> int:
-        """How many of so many such pods are admitted."""
+        """Return how many of so many such pods are admitted."""
         quotas = self._left.get(pod.namespace, [])
         for left in quotas:
             for name, amount in left.items():
@@ -112,7 +113,7 @@ class _Quotas:
 
 
 def _amount(pod: Pod, name: str) -> int:
-    """What a pod takes of a quota's resource."""
+    """Return what a pod takes of a quota's resource."""
     if name.startswith("limits."):
         return pod.limits.get(name.removeprefix("limits."), 0)
     return pod.spec.requests.get(name.removeprefix("count/").removeprefix("requests."), 0)

@@ -17,7 +17,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 
 def provisionable(pod: Pod, snapshot: Snapshot) -> bool:
-    """Whether a pod waits for capacity: unschedulable, not preempting others, not of a DaemonSet, not static.
+    """Return whether a pod waits for capacity: unschedulable, not preempting others, not of a DaemonSet, not static.
 
     Unlike Karpenter v0.27, pods that are terminating or terminal do not count: kube-scheduler will not bind them.
     """
@@ -33,19 +33,21 @@ def provisionable(pod: Pod, snapshot: Snapshot) -> bool:
 
 
 def preempting(pod: Pod, snapshot: Snapshot) -> bool:
-    """Whether kube-scheduler is removing pods for this one: pods of lower priority end on the node that it is nominated
-    to. Karpenter v0.27 takes every nominated pod for one, but others nominate too (the setting `placeAsPlanned`)."""
+    """Return whether kube-scheduler is removing pods for this one: pods of lower priority end on its nominated node.
+
+    Karpenter v0.27 takes every nominated pod for one, but others nominate too (the setting `placeAsPlanned`).
+    """
     node = snapshot.nodes.get(pod.nominated_node_name) if pod.nominated_node_name else None
     return node is not None and any(each.terminating and each.spec.priority < pod.spec.priority for each in node.pods)
 
 
 def reschedulable(pod: Pod) -> bool:
-    """Whether a bound pod must be placed elsewhere when its node is removed."""
+    """Return whether a bound pod must be placed elsewhere when its node is removed."""
     return not (pod.daemon or pod.static or pod.terminal or pod.terminating)
 
 
 def opted_out(pod: Pod) -> bool:
-    """Whether the pod opts out by `karpenter.sh/provisioner-name DoesNotExist` in every affinity term."""
+    """Return whether the pod opts out by `karpenter.sh/provisioner-name DoesNotExist` in every affinity term."""
     terms = pod.spec.required_node_affinity
     if not terms:
         return False
@@ -62,7 +64,7 @@ def build(
     without_nodes: frozenset[str] = frozenset(),
     skipped: Mapping[str, str] | None = None,
 ) -> SchedulingProblem:
-    """The problem of placing `pods` (None: all that `waiting` yields).
+    """Return the problem of placing `pods` (None: all that `waiting` yields).
 
     without_nodes: nodes treated as leaving: they take no pods, and theirs are to be placed. skipped: why Provisioners
     cannot be used, by name; those that are being deleted, invalid or without instance types are added.
@@ -105,8 +107,8 @@ def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> It
 
 
 def serves(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether a pod is of a kind that nodes are launched for: not of a DaemonSet, not static, not ending by itself or
-    with its namespace."""
+    """Return whether a pod is of a kind that nodes are launched for:
+    not of a DaemonSet, not static, not ending by itself or with its namespace."""
     if pod.terminating or pod.terminal or pod.daemon or pod.static:
         return False
     namespace = snapshot.namespaces.get(pod.namespace)
@@ -114,7 +116,7 @@ def serves(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> Iterator[Pod]:
-    """The pods to place: provisionable ones, and those of leaving nodes and of `without_nodes`.
+    """Yield the pods to place: provisionable ones, and those of leaving nodes and of `without_nodes`.
 
     Pods of terminating namespaces are left out: they are deleted with the namespace.
     """
@@ -128,12 +130,12 @@ def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> 
 
 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:
-    """The pods of a node that must be placed elsewhere when it is removed."""
+    """Return the pods of a node that must be placed elsewhere when it is removed."""
     return tuple(filter(reschedulable, node.pods))
 
 
 def pool_requirements(provisioner: Provisioner) -> Requirements:
-    """The requirements of a Provisioner, its labels and its name among them (as `In` of one value)."""
+    """Return the requirements of a Provisioner, its labels and its name among them (as `In` of one value)."""
     name = Requirement.of(labels.PROVISIONER_NAME, "In", (provisioner.name,))
     written = Requirements.of(provisioner.requirements).values()
     return Requirements((*written, *Requirements.from_labels(provisioner.labels).values(), name))

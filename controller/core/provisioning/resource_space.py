@@ -41,7 +41,7 @@ class ResourceSpace:
         return len(self.names)
 
     def vector(self, resources: Mapping[str, int]) -> Floats:
-        """R amounts, 0 where absent; other resources are left out."""
+        """Return R amounts, 0 where absent; other resources are left out."""
         values = np.zeros(len(self.names))
         for name, amount in resources.items():
             column = self.column.get(name)
@@ -50,11 +50,11 @@ class ResourceSpace:
         return values
 
     def matrix(self, rows: Iterable[Mapping[str, int]]) -> Floats:
-        """R x len(rows) amounts."""
+        """Return R x len(rows) amounts."""
         columns = [[row.get(name, 0) for name in self.names] for row in rows]
         return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.names)).T.copy()
 
     def mapping(self, vector: Floats) -> dict[str, int]:
-        """By name, the amounts above 0, slots left out."""
+        """Return, by name, the amounts above 0, slots left out."""
         amounts = zip(self.names, vector.tolist(), strict=True)
         return {name: int(amount) for name, amount in amounts if amount > 0 and ":" not in name}

@@ -102,7 +102,7 @@ def _without_limits(problem: SchedulingProblem) -> SchedulingProblem:
 
 
 def _changed(problem: SchedulingProblem, change: Callable[[PodSpec], PodSpec]) -> SchedulingProblem:
-    """The problem with each pod's spec changed; the same object if no spec changes."""
+    """Return the problem with each pod's spec changed; the same object if no spec changes."""
     known: dict[PodSpec, PodSpec] = {}
 
     def changed(pod: Pod) -> Pod:

@@ -57,7 +57,7 @@ def bound(
     without: frozenset[PodKey] = frozenset(),
     snapshot_index: SnapshotIndex | None = None,
 ) -> Bound:
-    """The bound for the pending pods but those of `without` (to judge a plan that leaves some out)."""
+    """Return the bound for the pending pods but those of `without` (to judge a plan that leaves some out)."""
     return _Bounder(compile_problem(problem, options, snapshot_index), without).bound()
 
 
@@ -86,7 +86,7 @@ class _Rules:
     loose: set[int]
 
     def over(self, key: str) -> list[int]:
-        """The groups with members over a topology key, ascending."""
+        """Return the groups with members over a topology key, ascending."""
         return [index for index in sorted(self.members) if self.groups[index].key.key == key]
 
 
@@ -192,7 +192,7 @@ class _Bounder:
         return self._answer(cover(program), bin_types, item_types)
 
     def _item_types(self, requests: Floats, zonal: list[int]) -> list[list[int]]:
-        """I lists of positions in C: classes with pods, equal requests, equal masks, and equal zone rules."""
+        """Return I lists of positions in C: classes with pods, equal requests, equal masks, and equal zone rules."""
         rules: dict[int, list[tuple[object, ...]]] = defaultdict(list)
         for index in zonal:
             group, members = self.rules.groups[index], self.rules.members[index]
@@ -210,7 +210,7 @@ class _Bounder:
     def _couplings(
         self, zonal: list[int], item_types: list[list[int]], zone: Ints, zones: tuple[str, ...]
     ) -> tuple[Coupling, ...]:
-        """The zone rules that the program can state. zone: of each bin, position in `zones` or -1."""
+        """Return the zone rules that the program can state. zone: of each bin, position in `zones` or -1."""
         item_of = {position: number for number, classes in enumerate(item_types) for position in classes}
         couplings: list[Coupling] = []
         # By item types: how many anti-affinity groups they stand for, which is what each zone takes.
@@ -231,7 +231,8 @@ class _Bounder:
         return tuple(couplings)
 
     def _plain_spread(self, index: int, zones: tuple[str, ...]) -> bool:
-        """Whether a spread can be stated in amounts: it counts only its own pods, over exactly the bins' zones."""
+        """Return whether a spread can be stated in amounts: it counts only its own pods,
+        over exactly the bins' zones."""
         group, members = self.rules.groups[index], self.rules.members[index]
         if index in self.rules.loose or len({self.masks.of[position] for position in members}) != 1:
             return False
@@ -263,7 +264,8 @@ class _Bounder:
         return _ExistingBins(rows, capacity, zone_of, allowed)
 
     def _shortages(self) -> Sequence[object]:
-        """E: how much more a node has of each resource than of its scarcest, in steps (`MOST_STEPS`), as bytes."""
+        """Return E: how much more a node has of each resource than of its scarcest, in steps (`MOST_STEPS`),
+        as bytes."""
         total = self.requests.T @ self.counts
         # Requested resources x E: free room as a share of all requests.
         shares = np.maximum(self.existing.free[total > 0], 1e-9) / total[total > 0][:, None]
@@ -271,7 +273,7 @@ class _Bounder:
         return [column.tobytes() for column in np.clip(np.round(2.0 * octaves), 0, MOST_STEPS).astype(np.int8).T]
 
     def _fits(self, position: int, rows: Ints) -> bool:
-        """Whether a pod of the class fits on one of these existing nodes."""
+        """Return whether a pod of the class fits on one of these existing nodes."""
         request = self.requests[position]
         asked = request > 0
         return bool((self.existing.free[asked][:, rows] >= request[asked][:, None]).all(axis=0).any())

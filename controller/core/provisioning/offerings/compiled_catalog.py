@@ -52,14 +52,14 @@ class CompiledCatalog:
         return len(self.types)
 
     def cheapest(self, bits: Bits, rows: Ints) -> Floats:
-        """The least cost ($/hour) of each option of `rows` among its offerings in `bits`; infinite if none."""
+        """Return the least cost ($/hour) of each option of `rows` among its offerings in `bits`; infinite if none."""
         chosen = unpacked(bits, len(self.offering_keys))
         least: Floats = np.where(chosen, self.cost[rows], np.inf).min(axis=1, initial=np.inf)
         return least
 
 
 def _daemon_bits(table: OptionTable, daemon: Daemon) -> Bits:
-    """T sets of offering bits: where the DaemonSet's pod would run (node selector, any affinity term, taints).
+    """Return T sets of offering bits: where the DaemonSet's pod would run (node selector, any affinity term, taints).
 
     Startup taints are ignored: they are gone before pods come.
     """

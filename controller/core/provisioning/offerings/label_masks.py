@@ -23,7 +23,7 @@ LabelValue = Requirement | str | None
 
 
 def value_accepts(value: LabelValue, requirement: Requirement) -> bool:
-    """Whether a node with this label value, or able to get it, satisfies the requirement."""
+    """Return whether a node with this label value, or able to get it, satisfies the requirement."""
     if value is None or isinstance(value, str):
         return requirement.accepts(value)
     return requirement.intersection(value).satisfiable
@@ -63,14 +63,14 @@ class LabelColumns:
         self._answers: BoundedCache[Requirement, Bools] = BoundedCache(most)
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
-        """A code per row, and the label value of each code."""
+        """Return a code per row, and the label value of each code."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = encode(self._values_of(key))
         return column
 
     def accepts(self, requirement: Requirement) -> Bools:
-        """Per row, whether it satisfies the requirement. Shared: do not change it."""
+        """Return for each row whether it satisfies the requirement. Shared: do not change it."""
         answer = self._answers.get(requirement)
         if answer is None:
             codes, values = self.column(requirement.key)

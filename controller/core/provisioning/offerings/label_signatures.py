@@ -53,18 +53,19 @@ class LabelSignatures:
         return signature
 
     def of(self, requirements: Requirements) -> int:
-        """The signature of these requirements, those on other keys left out; -1 if they contradict each other."""
+        """Return the signature of these requirements, those on other keys left out;
+        -1 if they contradict each other."""
         parts = [r for key, r in requirements.items() if key in self._catalog.open_keys]
         if not parts:
             return 0
         return self._intern(Requirements(parts)) if all(part.satisfiable for part in parts) else -1
 
     def requirements(self, signature: int) -> Requirements:
-        """The requirement set behind a signature."""
+        """Return the requirement set behind a signature."""
         return self._sets[signature]
 
     def merge(self, one: int, two: int) -> int:
-        """The signature of both together, or -1."""
+        """Return the signature of both together, or -1."""
         if two == 0 or one == two:
             return one
         if one <= 0:
@@ -78,7 +79,7 @@ class LabelSignatures:
         return merged
 
     def compatible(self, rows: Ints, signature: int) -> Bools:
-        """Per signature of `rows`, whether it can be merged with `signature`."""
+        """Return for each signature of `rows` whether it can be merged with `signature`."""
         distinct, inverse = np.unique(rows, return_inverse=True)
         fine = [self.merge(int(one), signature) >= 0 for one in distinct]
         return np.array(fine, dtype=np.bool_)[inverse] if fine else np.zeros(0, np.bool_)

@@ -16,7 +16,7 @@ WASTE = 1.5
 
 
 def headroom(provisioner: Provisioner, nodes: Iterable[StateNode]) -> dict[str, int]:
-    """Limits less the capacity (not allocatable) of the Provisioner's nodes; empty without limits.
+    """Return the limits less the capacity (not allocatable) of the Provisioner's nodes; empty without limits.
 
     As in Karpenter v0.27, leaving nodes do not count: their replacements must fit.
     """
@@ -48,31 +48,31 @@ class Limits:
             self._rows.append(rows)
 
     def limited(self, pool: int) -> bool:
-        """Whether the pool has limits at all."""
+        """Return whether the pool has limits at all."""
         return bool(self._names[pool])
 
     def names(self, pool: int) -> tuple[str, ...]:
-        """The limited resources of the pool."""
+        """Return the limited resources of the pool."""
         return self._names[pool]
 
     def takes(self, pool: int, option: int) -> Floats:
-        """What one node of the option takes of each limited resource of its pool."""
+        """Return what one node of the option takes of each limited resource of its pool."""
         return self._takes[pool][:, option - self._rows[pool].start]
 
     def allows(self, total: int) -> Bools:
-        """Per node option (`total` of them), whether the limits allow one more node of it."""
+        """Return for each node option (`total` of them) whether the limits allow one more node of it."""
         allowed = np.ones(total, dtype=np.bool_)
         for rows, takes, left in zip(self._rows, self._takes, self.left, strict=True):
             allowed[rows] = (takes <= left[:, None]).all(axis=0)
         return allowed
 
     def least(self, pool: int, rows: Bools) -> dict[str, float]:
-        """By limited resource, the least that a node of one of these node options (T flags) takes of it."""
+        """Return, by limited resource, the least that a node of one of these node options (T flags) takes of it."""
         chosen = self._takes[pool][:, rows[self._rows[pool]]]
         return dict(zip(self._names[pool], chosen.min(axis=1).tolist(), strict=True)) if chosen.size else {}
 
     def copies(self, pool: int, option: int) -> int | None:
-        """How many nodes of the node option the limits allow; None: any number."""
+        """Return how many nodes of the node option the limits allow; None: any number."""
         if (self.left[pool] < 0).any():
             return 0
         takes = self.takes(pool, option)
@@ -80,17 +80,18 @@ class Limits:
         return int(np.floor(self.left[pool][used] / takes[used]).min()) if used.any() else None
 
     def suffice(self, pool: int, need: Mapping[str, float]) -> bool:
-        """Whether the pool's limits hold nodes for pods that request so much of each resource (see `WASTE`)."""
+        """Return whether the pool's limits hold nodes for pods that request so much of each resource (see `WASTE`)."""
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return all(amount >= WASTE * need.get(name, 0.0) and amount > 0 for name, amount in left)
 
     def share(self, pool: int, asked: Mapping[str, float]) -> float:
-        """The largest fraction of what is left of any limit that these requests make up."""
+        """Return the largest fraction of what is left of any limit that these requests make up."""
         left = zip(self._names[pool], self.left[pool].tolist(), strict=True)
         return max((asked.get(name, 0) / max(amount, 1e-9) for name, amount in left), default=0.0)
 
     def shares(self, option_ids: Ints, pools: Ints) -> Floats:
-        """Per option (with its pool), the largest fraction of what is left of any limit that a node takes."""
+        """Return for each option (with its pool) the largest fraction of what is left of any limit that a node
+        takes."""
         shares = np.zeros(len(option_ids))
         for pool in filter(self.limited, np.unique(pools).tolist()):
             parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]
@@ -103,7 +104,7 @@ class Limits:
         self.left[pool] = self.left[pool] - copies * self.takes(pool, option)
 
     def no_larger(self, pool: int, option: int) -> Bools | None:
-        """Per option of the pool, whether it takes no more than this one of any limit; None: no limits."""
+        """Return for each option of the pool whether it takes no more than this one of any limit; None: no limits."""
         if not self.limited(pool):
             return None
         return np.asarray((self._takes[pool] <= self.takes(pool, option)[:, None]).all(axis=0), dtype=np.bool_)

@@ -74,7 +74,7 @@ class MaskCompiler:
         return mask
 
     def narrowed(self, mask: Mask, bits: Bits, existing: Bools) -> Mask:
-        """The part of a mask within these offering bits (T) and existing nodes (E flags)."""
+        """Return the part of a mask within these offering bits (T) and existing nodes (E flags)."""
         bits, existing = mask.bits & bits, mask.existing & existing
         key = (mask.index, bits.tobytes(), existing.tobytes())
         narrowed = self._masks.get(key)
@@ -90,7 +90,7 @@ class MaskCompiler:
         return narrowed
 
     def prices(self, mask: Mask) -> Floats:
-        """T costs in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""
+        """Return T costs in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""
         prices = self._prices.get(mask.index)
         if prices is None:
             prices = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))

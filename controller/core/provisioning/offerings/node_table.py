@@ -40,7 +40,7 @@ class ClusterNodes:
         return [node.node.labels.get(key) for node in self.nodes]
 
     def term(self, requirements: Requirements) -> Bools:
-        """Per node, whether its labels satisfy the requirements."""
+        """Return for each node whether its labels satisfy the requirements."""
         rows = self._terms.get(requirements)
         if rows is None:
             rows = np.ones(len(self.nodes), dtype=np.bool_)
@@ -50,14 +50,14 @@ class ClusterNodes:
         return rows
 
     def choice(self, terms: Choice) -> Bools:
-        """Per node, whether it satisfies any of the terms."""
+        """Return for each node whether it satisfies any of the terms."""
         rows = np.zeros(len(self.nodes), dtype=np.bool_)
         for term in terms:
             rows = rows | self.term(term)
         return rows
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
-        """Per node, whether these tolerations cover its taints."""
+        """Return for each node whether these tolerations cover its taints."""
         key = (tolerations, preferences)
         rows = self._tolerated.get(key)
         if rows is None:
@@ -67,7 +67,7 @@ class ClusterNodes:
         return rows
 
     def daemon_due(self, daemon: Daemon) -> Bools:
-        """Per node, whether the DaemonSet controller runs a pod there."""
+        """Return for each node whether the DaemonSet controller runs a pod there."""
         rows = self.term(Requirements.from_labels(daemon.spec.node_selector)) & self.tolerated(daemon.spec.tolerations)
         if daemon.spec.required_node_affinity is not None:
             rows = rows & self.choice(choice(daemon.spec.required_node_affinity))
@@ -95,16 +95,17 @@ class ExistingNodes:
         return {node.name: row for row, node in enumerate(self.nodes)}
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
-        """A label as E codes, and the value that each code stands for; some values may be on none of these nodes."""
+        """Return a label as E codes, and the value that each code stands for;
+        some values may be on none of these nodes."""
         codes, cells = self.every.columns.column(key)
         return codes[self.places], cells
 
     def choice(self, terms: Choice) -> Bools:
-        """Per row, whether it satisfies any of the terms."""
+        """Return for each row whether it satisfies any of the terms."""
         return self.every.choice(terms)[self.places]
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
-        """Per row, whether these tolerations cover its taints."""
+        """Return for each row whether these tolerations cover its taints."""
         return self.every.tolerated(tolerations, preferences=preferences)[self.places]
 
 

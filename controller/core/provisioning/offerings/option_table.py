@@ -131,7 +131,7 @@ class OptionTable:
         return table
 
     def _label_values(self, key: str) -> list[LabelValue]:
-        """The value that a node of each option has, or may get, for label `key`."""
+        """Return the value that a node of each option has, or may get, for label `key`."""
         if key == labels.HOSTNAME:
             return [NEW_HOSTNAME] * len(self.types)
         cache: dict[tuple[int, Requirement | None], LabelValue] = {}
@@ -172,29 +172,29 @@ class OptionTable:
         self.available: Bits = (np.isfinite(self.cost) * weights).sum(axis=1, dtype=np.uint64)
 
     def _allowed(self, kind: InstanceType, index: Mapping[tuple[str, str], int]) -> dict[int, Offering]:
-        """The available offerings of an instance type that its own requirements allow, by offering key."""
+        """Return the available offerings of an instance type that its own requirements allow, by offering key."""
         bits = self.offering_bits(kind.requirements)
         keyed = ((index[o.zone, o.capacity_type], o) for o in kind.offerings if o.available)
         return {key: offering for key, offering in keyed if bits >> key & 1}
 
     def _costs(self, offered: Mapping[int, Offering]) -> list[float]:
-        """K costs in $/hour without surplus CPU; infinite where there is no offering."""
+        """Return K costs in $/hour without surplus CPU; infinite where there is no offering."""
         costs = [math.inf] * len(self.offering_keys)
         for key, offering in offered.items():
             costs[key] = offering.price + self._charges(offering)
         return costs
 
     def _charges(self, offering: Offering) -> float:
-        """$/hour that a node of the offering costs beside its price."""
+        """Return the $/hour that a node of the offering costs beside its price."""
         return self.beside.node + (offering.beside if self.beside.charges else 0.0)
 
     def offering(self, option: int, offering_key: int) -> PricedOffering:
-        """The offering of an option that has this key. Plans name few of tens of thousands, so none is kept."""
+        """Return the offering of an option that has this key. Plans name few of tens of thousands, so none is kept."""
         kind, offered = self.types[option], self._offered[option][offering_key]
         return PricedOffering(offered.price, kind.name, offered.zone, offered.capacity_type, self._charges(offered))
 
     def offering_bits(self, requirements: Requirements) -> int:
-        """The offering bits that the zone and capacity type requirements allow."""
+        """Return the offering bits that the zone and capacity type requirements allow."""
         zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
         bits = 0
         for index, (zone, capacity_type) in enumerate(self.offering_keys):
@@ -203,7 +203,7 @@ class OptionTable:
         return bits
 
     def _admitted(self) -> Bools:
-        """T flags: the instance type meets the requirements of its Provisioner."""
+        """Return T flags: the instance type meets the requirements of its Provisioner."""
         admitted = np.ones(len(self.types), dtype=np.bool_)
         for index, pool in enumerate(self.pools):
             rows = self.pool_of == index
@@ -213,7 +213,7 @@ class OptionTable:
         return admitted
 
     def _find_open_keys(self) -> frozenset[str]:
-        """Keys that some option leaves open, so that a node's value depends on its pods.
+        """Return the keys that some option leaves open, so that a node's value depends on its pods.
 
         Without the columns, most of which no pod asks for: a value of a type's own that its pool says nothing about is
         settled already.
@@ -233,7 +233,7 @@ class OptionTable:
         )
 
     def resources(self, space: ResourceSpace) -> tuple[Floats, Floats]:
-        """Capacity and allocatable, R x T, of empty nodes without daemons and slots."""
+        """Return the capacity and allocatable, R x T, of empty nodes without daemons and slots."""
         arrays = self._resources.get(space.names)
         if arrays is None:
             kinds = {id(t): t for t in self.types}
@@ -245,7 +245,7 @@ class OptionTable:
         return arrays
 
     def cheapest_first(self, pool: int) -> CheapestFirst:
-        """The available offerings of a pool, cheapest first, each as the option that pods may fill."""
+        """Return the available offerings of a pool, cheapest first, each as the option that pods may fill."""
         ordered = self._cheapest_first.get(pool)
         if ordered is None:
             offered = [
@@ -266,7 +266,7 @@ class OptionTable:
         return ordered
 
     def term_bits(self, requirements: Requirements) -> Bits:
-        """T sets of offering bits: the offerings whose nodes satisfy the requirements."""
+        """Return T sets of offering bits: the offerings whose nodes satisfy the requirements."""
         bits = self._terms.get(requirements)
         if bits is None:
             rows = np.ones(len(self.types), dtype=np.bool_)
@@ -278,14 +278,14 @@ class OptionTable:
         return bits
 
     def choice_bits(self, terms: Choice) -> Bits:
-        """T sets of offering bits: the offerings whose nodes satisfy any of the terms."""
+        """Return T sets of offering bits: the offerings whose nodes satisfy any of the terms."""
         bits = np.zeros(len(self.types), dtype=np.uint64)
         for term in terms:
             bits |= self.term_bits(term)
         return bits
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
-        """T flags: whether these tolerations cover the Provisioner's taints."""
+        """Return T flags: whether these tolerations cover the Provisioner's taints."""
         key = (tolerations, preferences)
         rows = self._tolerated.get(key)
         if rows is None:
@@ -296,7 +296,8 @@ class OptionTable:
 
 
 def _fills(kind: InstanceType, cpu_use: float) -> list[tuple[float, float]]:
-    """How far a node of the type may be filled: limits on the CPU requested (millicores), and the surplus of each."""
+    """Return how far a node of the type may be filled: limits on the CPU requested (millicores),
+    and the surplus of each."""
     credits = kind.credits
     surplus = credits.surplus(cpu_use * kind.allocatable.get("cpu", 0) / 1000.0) if credits else 0.0
     if credits is None or surplus <= 0:
@@ -305,7 +306,7 @@ def _fills(kind: InstanceType, cpu_use: float) -> list[tuple[float, float]]:
 
 
 def unpacked(bits: Bits, keys: int) -> Bools:
-    """Sets of offering bits as flags, with an axis of so many offering keys more."""
+    """Return sets of offering bits as flags, with one more axis for the offering keys."""
     return np.asarray((bits[..., None] >> np.arange(keys, dtype=np.uint64)) & np.uint64(1) != 0)
 
 

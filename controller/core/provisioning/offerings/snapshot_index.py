@@ -107,7 +107,7 @@ class SnapshotIndex:
         )
 
     def free(self, space: ResourceSpace) -> Floats:
-        """R x C: allocatable less the requests of the node's pods; slot columns are 0."""
+        """Return R x C: allocatable less the requests of the node's pods; slot columns are 0."""
         free = self._free.get(space.names)
         if free is None:
             allocatable = space.matrix(node.allocatable for node in self.nodes)
@@ -150,7 +150,7 @@ class SnapshotIndex:
         return [spec for _, spec in specs.values()], np.array(codes, dtype=np.int64), places
 
     def _runs(self, daemon: DaemonSet) -> Bools:
-        """C flags: a pod of the DaemonSet is on the node already."""
+        """Return C flags: a pod of the DaemonSet is on the node already."""
         runs = np.zeros(len(self.nodes), dtype=np.bool_)
         for owner, places in self._made_by_daemon_sets.items():
             if owned_by(owner, daemon):

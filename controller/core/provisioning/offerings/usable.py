@@ -29,7 +29,7 @@ def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
 
 
 def meets(requirement: Requirement, kind: InstanceType) -> bool:
-    """Whether some offering of the type meets one requirement, the others ignored."""
+    """Return whether some offering of the type meets one requirement, the others ignored."""
     if requirement.key == ZONE:
         return any(requirement.has(offering.zone) for offering in kind.offerings)
     if requirement.key == CAPACITY_TYPE:

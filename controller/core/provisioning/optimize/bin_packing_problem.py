@@ -211,7 +211,7 @@ class BinPackingProblem:
         )
 
     def _request_of(self, held: list[tuple[Item, int]]) -> Floats:
-        """What units that stay together request, each volume that they share once."""
+        """Return what units that stay together request, each volume that they share once."""
         request: Floats = np.sum([item.request * count for item, count in held], axis=0)
         for column, count in self.packer.shared.on_empty(
             {volume for item, _ in held for volume in item.shared}
@@ -220,7 +220,7 @@ class BinPackingProblem:
         return request
 
     def _columns(self) -> list[UnitRule]:
-        """The host rules that some item type takes of, one for each column beside the resources."""
+        """Return the host rules that some item type takes of, one for each column beside the resources."""
         rules: dict[int, UnitRule] = {}
         for item_type in self.item_types:
             for rule in item_type.rules:
@@ -229,7 +229,7 @@ class BinPackingProblem:
         return list(rules.values())
 
     def _requests(self) -> Floats:
-        """D x W: resources, then what a unit takes of each host rule."""
+        """Return D x W: resources, then what a unit takes of each host rule."""
         column = {rule.group.index: self.dense + place for place, rule in enumerate(self.rules)}
         requests = np.zeros((len(self.item_types), self.dense + len(self.rules)))
         for number, item_type in enumerate(self.item_types):
@@ -247,7 +247,8 @@ class BinPackingProblem:
         return np.asarray(~independent & self.allowed.any(axis=0), dtype=np.bool_)
 
     def _shortlist(self) -> Ints:
-        """For each item type the bin types where a unit's share of the bin costs least, in all and of every size."""
+        """Return for each item type the bin types where a unit's share of the bin costs least,
+        in all and of every size."""
         if len(self.bin_types) <= SHORT or not len(self.item_types):
             return np.arange(len(self.bin_types))
         shares = largest_shares(self.requests[:, : self.dense], self.capacity[:, : self.dense])
@@ -259,11 +260,11 @@ class BinPackingProblem:
         return np.unique(np.concatenate(best))
 
     def size(self, counts: Floats) -> float:
-        """The size of these counts (D): their share of all requests, summed over resources."""
+        """Return the size of these counts (D): their share of all requests, summed over resources."""
         return float(counts @ self.requests[:, : self.dense] @ self.inverse_sum)
 
     def nodes_by_host_rule(self, counts: Floats) -> Floats:
-        """Per host rule, the new nodes that these counts (D) need."""
+        """Return for each host rule the new nodes that these counts (D) need."""
         if not len(self.capacity):
             return np.zeros(len(self.rules))
         takes = counts @ self.requests[:, self.dense :]
@@ -281,7 +282,8 @@ class BinPackingProblem:
         return [np.array(rows, dtype=np.int64) for rows in groups.values()]
 
     def _fitting(self, allowed: Bools, capacity: Floats) -> Bools:
-        """Bins x D: of the pairs that are allowed those where the bin (capacity: bins x W) holds one unit."""
+        """Return bins x D flags: of the pairs that are allowed those where the bin (capacity:
+        bins x W) holds one unit."""
         fitting = allowed.copy()
         for column in range(self.requests.shape[1]):
             asked = np.flatnonzero(self.requests[:, column] > capacity[:, column].min(initial=np.inf))
@@ -290,7 +292,7 @@ class BinPackingProblem:
         return fitting
 
     def _bin_types(self) -> tuple[BinTypes, Bools]:
-        """The bin types, and B x D, the item types that each lets in.
+        """Return the bin types, and B x D, the item types that each lets in.
 
         Where item types settle labels that Provisioners leave open, there is a copy of a bin type for each signature.
         """
@@ -309,7 +311,7 @@ class BinPackingProblem:
         return bin_types.some(np.concatenate(rows)), np.concatenate(allowed)
 
     def _room_existing(self) -> Floats:
-        """E x W: what is free on existing nodes without the plan's units, except those that stay fixed there."""
+        """Return E x W: what is free on existing nodes without the plan's units, except those that stay fixed there."""
         hosts, count = self.packer.hosts, self.packer.table.existing
         free = free_without_plan(self.packer)
         moves = [(row, item, units) for row, item, units in _placed(self.packer) if row < count]
@@ -335,7 +337,7 @@ class BinPackingProblem:
 
 
 def free_without_plan(packer: Packer) -> Floats:
-    """R x E: what is free on existing nodes without the units of the plan."""
+    """Return R x E: what is free on existing nodes without the units of the plan."""
     free: Floats = packer.table.free[:, : packer.table.existing].copy()
     for row, item, units in _placed(packer):
         if row < packer.table.existing:
@@ -344,14 +346,14 @@ def free_without_plan(packer: Packer) -> Floats:
 
 
 def _placed(packer: Packer) -> Iterable[tuple[int, Item, int]]:
-    """Every placement as row, item and units."""
+    """Yield every placement as (row, item, units)."""
     for placement in packer.placements:
         for row, units in zip(placement.rows, placement.counts, strict=True):
             yield row, placement.item, units
 
 
 def _together(held: Iterable[tuple[Item, int]]) -> set[int]:
-    """The ids of items of a row that must stay together.
+    """Return the ids of items of a row that must stay together.
 
     Those with a host affinity, and those that it matches; those with shared volumes, whose attachments are then theirs.
     """
@@ -361,13 +363,13 @@ def _together(held: Iterable[tuple[Item, int]]) -> set[int]:
 
 
 def _pinned(item_type: ItemType) -> bool:
-    """Whether topology counts the units: they have a domain or rules of their own."""
+    """Return whether topology counts the units: they have a domain or rules of their own."""
     item = item_type.parts[0].item
     return any(allocation.domain is not None for allocation in item.allocations) or bool(item.rules)
 
 
 def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
-    """Of these bin types, for each item type the `each` that cost least. cost: B x D, $/hour."""
+    """Return the bin types of `rows` that are, for some item type, among the `each` cheapest. cost: B x D, $/hour."""
     some = cost[rows]
     if each == 1 or len(rows) <= each:
         best = np.argmin(some, axis=0)[None, :] if each == 1 else np.argsort(some, axis=0, kind="stable")
@@ -377,7 +379,7 @@ def _cheapest(cost: Floats, rows: Ints, each: int) -> Ints:
 
 
 def _takes(rule: UnitRule) -> float:
-    """What a unit takes of the column of a host rule."""
+    """Return what a unit takes of the column of a host rule."""
     kind = rule.group.key.kind
     if kind is RuleKind.SPREAD:
         return float(rule.matched) if rule.obeys or rule.group.required else 0.0

@@ -36,7 +36,7 @@ class BinTypes:
         return len(self.option)
 
     def some(self, rows: Ints) -> BinTypes:
-        """These bin types, some of them several times."""
+        """Select bin types, some of them several times."""
         return BinTypes(
             self.option[rows],
             self.offering_key[rows],
@@ -70,7 +70,7 @@ class LoadPrices:
         return np.asarray(self.base[number] + self.slope[number] * beyond)
 
     def some(self, rows: Ints) -> LoadPrices:
-        """Those of these bin types."""
+        """Select the prices of these bin types."""
         return LoadPrices(self.base[rows], self.slope[rows], self.free[rows], self.column)
 
 
@@ -110,7 +110,7 @@ def find_bin_types(catalog: CompiledCatalog, masks: Sequence[Bits], *, by_zone: 
 
 
 def _undominated(price: Floats, open_to: Bools, zone_of: Ints | None) -> Bools:
-    """T x K: the offerings that let some mask in, and that no cheaper key of the same node option replaces.
+    """Return T x K: the offerings that let some mask in, and that no cheaper key of the same node option replaces.
 
     price: T x K. open_to: M x T x K. zone_of: K, where only a key of the same zone can replace another.
     """

@@ -106,7 +106,7 @@ class Pace:
         return LATE_CANDIDATES if self.work.done - self.start >= LATE * self.most else CANDIDATES
 
     def goes_on(self, size: float | None = None) -> bool:
-        """Whether the build may go on. `size`: of the units still to place, while new nodes are being opened.
+        """Return whether the build may go on. `size`: of the units still to place, while new nodes are being opened.
 
         Late in the whole budget a build that is within its own is not stopped: local search could do little anyway.
         """
@@ -214,7 +214,7 @@ class Builder:
         return taken
 
     def _cheapest_type(self, one: Bin) -> int:
-        """The cheapest bin type that holds the bin's units and takes no more of any limit than its own."""
+        """Return the cheapest bin type that holds the bin's units and takes no more of any limit than its own."""
         problem = self.problem
         holds = (problem.capacity >= one.units @ problem.requests - SLACK).all(axis=1)
         holds &= problem.allowed[:, one.units > 0].all(axis=1)
@@ -263,7 +263,8 @@ class Builder:
         return True
 
     def _pressure(self, prices: Prices) -> Floats:
-        """D: nodes that the units of a host rule need, over the nodes still to open; the largest of its rules."""
+        """Return D: nodes that the units of a host rule need, over the nodes still to open;
+        the largest of its rules."""
         takes = self.problem.requests[:, self.problem.dense :]
         if not takes.shape[1]:
             return np.zeros(len(self.counts))
@@ -276,7 +277,8 @@ class Builder:
         return prices.nodes * float(self.counts @ prices.worth) / max(1e-12, before)
 
     def _copies(self, number: int, units: Floats) -> int:
-        """How many nodes of the bin type can be filled with these units (D) and are within limits, one at least."""
+        """Return how many nodes of the bin type can be filled with these units (D) and are within limits,
+        one at least."""
         used = units > 0
         copies = int(np.min(self.counts[used] // units[used]))
         for limit, left in zip(self.problem.limits, self.lefts, strict=True):
@@ -285,14 +287,14 @@ class Builder:
         return max(1, copies)
 
     def _modest(self, prices: Prices, bin_types: Ints) -> Bools:
-        """Which of these bin types are cheap enough where a host rule decides the number of nodes; else all."""
+        """Return which of these bin types are cheap enough where a host rule decides the number of nodes; else all."""
         needed = float(self.problem.nodes_by_host_rule(self.counts).max(initial=0.0))
         if needed <= HOST_BOUND * self._nodes_to_open(prices):
             return np.ones(len(bin_types), dtype=np.bool_)
         return np.asarray(prices.cost[bin_types] <= MODEST * float(self.counts @ prices.worth) / needed)
 
     def _within_limits(self, bin_types: Ints) -> Bools:
-        """Which of these bin types the limits allow one more node of."""
+        """Return which of these bin types the limits allow one more node of."""
         fine = np.ones(len(bin_types), dtype=np.bool_)
         for limit, left in zip(self.problem.limits, self.lefts, strict=True):
             takes = limit.takes[bin_types]
@@ -300,7 +302,7 @@ class Builder:
         return fine
 
     def _candidates(self, prices: Prices, active: Ints, wanted: Ints) -> tuple[Ints, Floats]:
-        """The K bin types most promising for the units left, and their resource prices (K x W).
+        """Return the K bin types most promising for the units left, and their resource prices (K x W).
 
         active: item types with units left. wanted: those of which a candidate must let some in. Bin types are ranked by
         a bound on the worth that they can hold, over their cost.

@@ -128,7 +128,7 @@ class ColumnGeneration:
         self.duals = _Duals(0.0, np.zeros(len(problem.counts)), none)
 
     def solved(self) -> Searched:
-        """The best bound and packing that the limits on work allow."""
+        """Return the best bound and packing that the limits on work allow."""
         self._generate()
         best = Searched(self.duals.least, self.most, None)
         if not self.duals.worth.any() or len(self.problem.counts) > self.effort.counted:
@@ -188,16 +188,16 @@ class ColumnGeneration:
         return len(kept)
 
     def _surplus(self, units: Floats, group: Ints) -> Floats:
-        """$/hour of the load of patterns."""
+        """Return the $/hour of the load of patterns."""
         load = units @ self.problem.requests[:, self.bins.column]
         return np.asarray(self.bins.slope[group] * np.maximum(0.0, load - self.bins.free[group]))
 
     def _cost(self, units: Floats, group: Ints) -> Floats:
-        """$/hour of patterns."""
+        """Return the $/hour of patterns."""
         return np.asarray(self.bins.charge[group] + self._surplus(units, group))
 
     def _relaxed(self) -> tuple[float, Floats, Floats]:
-        """The linear program's optimum ($/hour), the worth of units (D) and the charge for bins (G)."""
+        """Return the linear program's optimum ($/hour), the worth of units (D) and the charge for bins (G)."""
         program, counts = LinearProgram(), self.problem.counts
         used = program.columns(self._cost(self.units, self.group))
         missing = program.columns(np.full(len(counts), 10.0 * max(1.0, self.most)))
@@ -220,7 +220,7 @@ class ColumnGeneration:
         return solution.objective, np.maximum(solution.duals[: len(counts)], 0.0), charge
 
     def _price(self, worth: Floats, charge: Floats) -> Priced:
-        """Patterns that gain, by these duals."""
+        """Return the patterns that gain, by these duals."""
         least = TOLERANCE * self.bins.charge
         least[self.types :] = NO_WORTH
         asked = Question(
@@ -279,12 +279,13 @@ class ColumnGeneration:
         return Searched(min(least, cost), cost, packing) if cost < best.cost else replace(best, least=least)
 
     def _order(self) -> Ints:
-        """Item types, those first of which a unit takes the largest part of any bin that lets it in."""
+        """Return the item types, those first of which a unit takes the largest part of any bin that lets it in."""
         most = np.maximum(self.groups.capacity.max(axis=0), SLACK)
         return np.argsort(-(self.problem.requests / most).max(axis=1), kind="stable")
 
     def _listed(self, gap: float, states: int) -> tuple[Floats, Ints, Floats, float]:
-        """Patterns of at most this reduced cost to which no unit can be added for nothing: units, bins, reduced costs.
+        """Return the patterns of at most this reduced cost to which no unit can be added for nothing:
+        units, bins, reduced costs.
 
         And a reduced cost ($/hour) that patterns within the gap which are missing have at least.
         """
@@ -304,7 +305,8 @@ class ColumnGeneration:
         return units, group, np.maximum(reduced, 0.0), -priced.dropped
 
     def _packing(self, start: Ints, sets: list[Ints], rows: list[int], order: Ints) -> tuple[Packing, float]:
-        """A packing of the start state's units, each taken by the first pattern with room for it; its cost ($/hour)."""
+        """Return a packing of the start state's units, each taken by the first pattern with room for it;
+        its cost ($/hour)."""
         left, packed, cost = start.astype(np.int64), list[Bin](), 0.0
         every = np.arange(self.types)
         for place, pattern in enumerate(sets):
@@ -327,7 +329,7 @@ class ColumnGeneration:
 
 
 def _product(wholes: Sequence[Ints]) -> Ints | None:
-    """Whole end states, one of each part; None where they are too many."""
+    """Return whole end states, one of each part; None where they are too many."""
     if np.prod([float(len(states)) for states in wholes]) > MOST_STARTS:
         return None
     product = wholes[0]
@@ -337,7 +339,7 @@ def _product(wholes: Sequence[Ints]) -> Ints | None:
 
 
 def _cheapest(units: Floats, reduced: Floats) -> Ints:
-    """Of equal patterns the one of the least reduced cost."""
+    """Return, of equal patterns, the one with the least reduced cost."""
     if not len(units):
         return np.zeros(0, dtype=np.int64)
     same = np.unique(units, axis=0, return_inverse=True)[1].reshape(-1)

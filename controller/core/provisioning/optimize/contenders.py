@@ -22,7 +22,7 @@ class _Contender:
     packing: Packing
 
     def dominates(self, other: _Contender) -> bool:
-        """Whether it is at least as good in all that counts."""
+        """Return whether it is at least as good in all that counts."""
         return (
             self.left <= other.left
             and self.cost <= other.cost
@@ -51,7 +51,8 @@ class Contenders:
             self._kept = [each for each in self._kept if not new.dominates(each)] + [new]
 
     def chosen(self) -> Packing:
-        """Of those that leave the fewest units out and cost about as little as the cheapest, the fewest nodes."""
+        """Return, of those that leave the fewest units out and cost about as little as the cheapest,
+        the fewest nodes."""
         fewest = min(each.left for each in self._kept)
         placing = [each for each in self._kept if each.left == fewest]
         most = (1.0 + self.about) * min(each.cost for each in placing)

@@ -95,7 +95,7 @@ def cover(problem: Covering, rounds: int = ROUNDS, start: Ints | None = None) ->
 
 
 def largest_shares(requests: Floats, capacity: Floats) -> Floats:
-    """B x D: the largest share of any resource of a bin (capacity B x W) that a unit (requests D x W) takes."""
+    """Return B x D: the largest share of any resource of a bin (capacity B x W) that a unit (requests D x W) takes."""
     shares = np.zeros((len(capacity), len(requests)))
     with np.errstate(divide="ignore"):
         inverse = np.where(capacity > 0, 1.0 / capacity, np.inf)
@@ -109,7 +109,7 @@ def largest_shares(requests: Floats, capacity: Floats) -> Floats:
 def worth_bounds(
     worth: Floats, asked: Floats, held: Floats, kinds: Bools, kind_of: Ints | None = None
 ) -> tuple[Floats, Ints]:
-    """Bound the worth of what each of B bins can hold; the bounds, and of P vectors of resource prices the one used.
+    """Bound the worth of what each of B bins can hold; return the bounds, and of P vectors of prices the one used.
 
     A vector of prices, scaled until every item that the bin lets in costs at least its worth, bounds the bin's content
     by what its capacity costs.
@@ -194,7 +194,7 @@ class _ColumnGeneration:
                 self.chosen.update(best[np.isfinite(costs[best, np.arange(len(self.items))])].tolist())
 
     def _ratios(self, optimum: Cover, worth_at: Floats) -> Floats:
-        """B: a bound on the worth of what a bin can hold, over its cost, limits counted.
+        """Return B: a bound on the worth of what a bin can hold, over its cost, limits counted.
 
         0 for bins of which there are few: they are all in the program. worth_at: items x joint domains, $/hour.
         """
@@ -220,7 +220,7 @@ class _ColumnGeneration:
         return self._over_all_items(replace(optimum, price=max(0.0, price)))
 
     def _over_all_items(self, optimum: Cover) -> Cover:
-        """The optimum with arrays over all D items; those without a bin are unplaced."""
+        """Return the optimum with arrays over all D items; those without a bin are unplaced."""
         count = len(self.problem.counts)
         worth, unplaced, amounts = np.zeros(count), self.problem.counts.copy(), np.zeros((count, len(optimum.bins)))
         worth[self.items], unplaced[self.items], amounts[self.items] = optimum.worth, optimum.unplaced, optimum.amounts
@@ -254,7 +254,8 @@ class _Program:
         self.couplings = [self._add_coupling(coupling) for coupling in problem.couplings]
 
     def _add_capacities(self) -> Ints:
-        """K x W: rows "requests of the pods in the bins <= capacity of the nodes"; -1 where no pod asks for any."""
+        """Add rows "requests of the pods in the bins <= capacity of the nodes";
+        K x W numbers, -1 where nothing is asked."""
         problem = self.problem
         asked = problem.requests[self.items[self.of]]
         numbers = np.full((len(self.bins), problem.requests.shape[1]), -1, dtype=np.int64)
@@ -271,7 +272,7 @@ class _Program:
         return numbers
 
     def _add_limits(self) -> Ints:
-        """A row per limit: "what the nodes take <= what is left"."""
+        """Add a row per limit: "what the nodes take <= what is left"."""
         left = np.array([max(0.0, limit.left) for limit in self.problem.limits])
         rows = self.lp.rows(np.full(len(left), -INFINITY), left / self.limit_scales)
         for row, limit, scale in zip(rows, self.problem.limits, self.limit_scales, strict=True):
@@ -281,7 +282,7 @@ class _Program:
         return rows
 
     def _add_coupling(self, coupling: Coupling) -> Ints:
-        """Rows x domains.
+        """Add rows for a coupling; return their numbers, rows x domains.
 
         Without skew: "pods in the domain <= most". With skew, and a column `least` for the least domain's count:
         "pods in the domain <= least + skew" and "pods in the domain >= least", running pods counted. A domain that
@@ -306,7 +307,7 @@ class _Program:
         return np.stack([ceiling, floor])
 
     def solve(self) -> tuple[Cover, Floats]:
-        """The optimum, with the objective as its price; and worth by joint domain (see `_worth_at`)."""
+        """Return the optimum, with the objective as its price; and worth by joint domain (see `_worth_at`)."""
         solution = self.lp.solve()
         problem, duals = self.problem, solution.duals
         amounts = np.zeros((len(self.items), len(self.bins)))
@@ -326,7 +327,7 @@ class _Program:
         return optimum, self._worth_at(worth, duals)
 
     def _worth_at(self, worth: Floats, duals: Floats) -> Floats:
-        """D x joint domains: $/hour of one more pod there, the duals of its couplings counted."""
+        """Return D x joint domains: $/hour of one more pod there, the duals of its couplings counted."""
         domains = int(self.domain.max(initial=0)) + 1
         table = np.repeat(worth[:, None], domains, axis=1)
         for coupling, rows in zip(self.problem.couplings, self.couplings, strict=True):
@@ -339,7 +340,7 @@ class _Program:
 
 
 def _joint_domains(problem: Covering) -> Ints:
-    """B: a number for the bin's domains in all couplings together."""
+    """Return B: a number for the bin's domains in all couplings together."""
     distinct = {coupling.domain.tobytes(): coupling.domain for coupling in problem.couplings}
     if not distinct:
         return np.zeros(len(problem.price), dtype=np.int64)

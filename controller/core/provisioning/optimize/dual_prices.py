@@ -87,7 +87,7 @@ class Prices:
         return optimum, columns
 
     def _binding_rules(self, last: LPEstimate) -> Ints:
-        """Columns of host rules that need most of the expected nodes, or were columns last time."""
+        """Return the columns of host rules that need most of the expected nodes, or were columns last time."""
         problem = self.problem
         if not problem.requests.shape[1] > problem.dense or not len(problem.capacity):
             return np.zeros(0, dtype=np.int64)
@@ -137,7 +137,7 @@ class Prices:
         return replace(optimum, worth=worth, unplaced=self._split(optimum.unplaced, merged))
 
     def _split(self, unplaced: Floats, merged: Ints) -> Floats:
-        """D: units left out, from those of merged items; of each the largest units are left out first."""
+        """Return D: units left out, from those of merged items; of each the largest units are left out first."""
         rest, split = unplaced.copy(), np.zeros(len(self.counts))
         if unplaced.any():
             for item_type in np.argsort(-self.problem.sizes, kind="stable").tolist():
@@ -172,7 +172,7 @@ class Prices:
         return summed / units[:, None], units, np.ascontiguousarray(let_in.T), merged
 
     def _near(self) -> tuple[Ints, Floats, Floats]:
-        """The shortlist of this optimum, with resource prices and reach (see the class)."""
+        """Return the shortlist of this optimum, with resource prices and reach (see the class)."""
         problem, shorter = self.problem, self.problem.shortlist
         active = np.flatnonzero(self.counts > 0)
         allowed = problem.allowed[np.ix_(shorter, active)]
@@ -192,25 +192,26 @@ class Prices:
         return shorter[order], table[which[order]], reach[order]
 
     def _distinct(self) -> Floats:
-        """The distinct rows of resource prices."""
+        """Return the distinct rows of resource prices."""
         most = self.problem.capacity.max(axis=0, initial=0.0)
         first = np.unique(np.round(self.table * most, 7), axis=0, return_index=True)[1]
         return self.table[np.sort(first)]
 
     def of_bin_type(self, number: int) -> Floats:
-        """Resource prices (1 x W) in a bin type; those of the nearest one if it is not on the shortlist."""
+        """Return the resource prices (1 x W) in a bin type; those of the nearest one if it is not on the shortlist."""
         where = np.flatnonzero(self.shortlist == number)
         return self.bin_type_prices[where[:1]] if len(where) else self.bin_type_prices[:1]
 
     def of_existing(self, row: int) -> Floats:
-        """Resource prices (1 x W) in an existing node; 1 each if the program had no bin for it."""
+        """Return the resource prices (1 x W) in an existing node; 1 each if the program had no bin for it."""
         where = np.flatnonzero(self.optimum.bins == self.group_of.get(row, -1))
         if not len(where):
             return np.ones((1, self.problem.requests.shape[1]))
         return self.table[where]
 
     def existing_plan(self) -> dict[int, Floats]:
-        """Per existing node, the units (D) that the optimum puts on its group; nodes of a group share one array."""
+        """Return for each existing node the units (D) that the optimum puts on its group;
+        nodes of a group share one array."""
         plan: dict[int, Floats] = {}
         if len(self.optimum.amounts) != len(self.counts):
             return plan

@@ -32,7 +32,7 @@ MOST_STEPS = 6_000_000
 
 
 def state_count(counts: Floats) -> float:
-    """Ways to choose up to `counts` units of each item type."""
+    """Return the number of ways to choose up to `counts` units of each item type."""
     return float(np.prod(counts + 1.0))
 
 
@@ -134,7 +134,7 @@ class _States:
         return _Patterns(self.units[states], cheapest[states], bins[states])
 
     def remaining(self, states: Ints, patterns: Ints, digit: int = 0) -> StateNumbers:
-        """N x P: the numbers of the states that remain of N states (their numbers) after P patterns (P x D).
+        """Return N x P: the numbers of the states that remain of N states (their numbers) after P patterns (P x D).
 
         Digits before `digit` count as 0.
         """
@@ -146,7 +146,7 @@ class _States:
 
 
 def _along(axis: int, part: slice) -> tuple[slice, ...]:
-    """An index that takes part of one axis and all of those before it."""
+    """Return an index that takes part of one axis and all of those before it."""
     return (*(slice(None),) * axis, part)
 
 
@@ -162,7 +162,8 @@ class _Program:
         self.costs: list[Floats] = []
 
     def steps(self, *, every_state: bool) -> int:
-        """Pairs of state and pattern that `solve` goes through, and `whole_costs` if every state is asked for."""
+        """Return the number of pairs of state and pattern that `solve` goes through,
+        and `whole_costs` if every state is asked for."""
         blocks = self.states.counts * self.states.stride
         tables = self.existing if every_state else self.existing[:-1]
         new = sum(int(block) * len(chosen) for block, chosen in zip(blocks, self.with_item, strict=True))
@@ -175,7 +176,8 @@ class _Program:
             self.costs.append(self._costs_with(patterns))
 
     def _costs_on_new_nodes(self) -> Floats:
-        """S, $/hour. States whose first digit is d with the value v are `v * stride[d]` and on, as many as the stride.
+        """Return S costs, $/hour. States whose first digit is d with the value v are `v * stride[d]` and on,
+        as many as the stride.
 
         What remains of them is among the states of lower values or of later digits, so blocks are filled in this order.
         """
@@ -189,13 +191,13 @@ class _Program:
         return costs
 
     def _costs_with(self, patterns: _Patterns) -> Floats:
-        """S, $/hour, when one more existing node takes a pattern of its own, or nothing."""
+        """Return S costs, $/hour, when one more existing node takes a pattern of its own, or nothing."""
         before = self.costs[-1]
         remaining = self.states.remaining(np.arange(len(before)), patterns.units)
         return np.asarray(np.minimum(before, before[remaining].min(axis=1, initial=np.inf)))
 
     def whole_costs(self) -> Floats:
-        """S, $/hour, with all existing nodes; `solve` needs it for one state only."""
+        """Return S costs, $/hour, with all existing nodes; `solve` needs it for one state only."""
         return self._costs_with(self.existing[-1]) if self.existing else self.costs[0]
 
     def packing(self, problem: BinPackingProblem, rows: list[int], state: int) -> Packing:
@@ -221,7 +223,7 @@ class _Program:
         return Packing(packed, left)
 
     def _taken(self, state: int, after: int) -> Floats:
-        """D: units placed on the way from a state to the next, by item type."""
+        """Return D: units placed on the way from a state to the next, by item type."""
         taken = np.zeros(len(self.states.order))
         taken[self.states.order] = self.states.units[state] - self.states.units[after]
         return taken

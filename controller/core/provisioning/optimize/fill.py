@@ -89,13 +89,14 @@ class ItemArrays:
         )
 
     def padded(self, free: Floats) -> Floats:
-        """K x (W + 1) from free capacity K x W: `SLACK` added, and an infinite last column for host column -1."""
+        """Return K x (W + 1) from free capacity K x W: `SLACK` added,
+        and an infinite last column for host column -1."""
         wide = np.full((free.shape[0], free.shape[1] + 1), np.inf)
         np.add(free, SLACK, out=wide[:, :-1])
         return wide
 
     def room(self, free: Floats, most: Floats) -> Floats:
-        """K x D: units, fractions included, that fit into free capacity (`padded`), at most `most` (K x D)."""
+        """Return K x D: units, fractions included, that fit into free capacity (`padded`), at most `most` (K x D)."""
         room = most.copy()
         for column in self.columns:
             np.minimum(room, free[:, column, None] * self.per_unit[column], out=room)

@@ -125,7 +125,7 @@ class Search:
         return np.concatenate([[first], order[fine[order]]])
 
     def _round(self, number: int, victims: Ints, cost: float, most: float) -> float:
-        """Empty the victims and pack their units anew; the cost of the new incumbent.
+        """Empty the victims and pack their units again; return the cost of the new incumbent.
 
         cost: of the incumbent, which stays if the new packing would cost more than `most`.
         """
@@ -182,6 +182,6 @@ class Search:
 
 
 def _chance(count: int, number: int) -> Floats:
-    """Quasi-random numbers in [0, 1): a Kronecker sequence with two irrational steps."""
+    """Return quasi-random numbers in [0, 1): a Kronecker sequence with two irrational steps."""
     drawn: Floats = np.mod((np.arange(count) + 1) * 0.6180339887498949 + number * 0.7548776662466927, 1.0)
     return drawn

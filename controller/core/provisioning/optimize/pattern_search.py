@@ -123,7 +123,7 @@ class PatternSearch:
         return _joined(parts) if parts else _Layer(layer.left[:0], np.zeros(0), states[:0], states[:0])
 
     def _distinct(self, layer: _Layer) -> _Layer:
-        """Of equal states the cheapest."""
+        """Return the cheapest of equal states."""
         key = layer.left.astype(np.int64) @ self.radix
         order = np.lexsort((layer.least, key))
         key = key[order]

@@ -49,14 +49,14 @@ class PatternPacking:
 
 
 def few_states(problem: BinPackingProblem) -> bool:
-    """Whether the problem is small enough to be packed exactly."""
+    """Return whether the problem is small enough to be packed exactly."""
     return problem.counts.sum() <= MOST_UNITS and state_count(problem.counts) <= MOST_STATES
 
 
 def pack_by_patterns(
     problem: BinPackingProblem, best: Packing, strategies: Sequence[FillStrategy], work: WorkBudget
 ) -> PatternPacking:
-    """The cheapest packing found, no dearer than `best`; of any problem that has at most `MOST_UNITS` units."""
+    """Return the cheapest packing found, no dearer than `best`; of any problem that has at most `MOST_UNITS` units."""
     most = best.cost(problem)
     bins = find_bins(problem, most)
     program = _CoveringProgram(problem, bins, most)
@@ -75,7 +75,7 @@ def pack_by_patterns(
 
 
 def within_limits(problem: BinPackingProblem, packing: Packing) -> bool:
-    """Whether Provisioners' limits admit the packing's new nodes."""
+    """Return whether Provisioners' limits admit the packing's new nodes."""
     numbers = [one.number for one in packing.bins if not one.existing]
     return all(float(limit.takes[numbers].sum()) <= limit.left for limit in problem.limits)
 
@@ -121,7 +121,8 @@ class _Columns:
 
 
 def find_bins(problem: BinPackingProblem, most: float, least: Floats | None = None) -> BinGroups:
-    """Bin types that cost no more than `most` and that none dominates, and the existing nodes that let something in.
+    """Return the bin types that cost no more than `most` and that none dominates,
+    and the existing nodes that let something in.
 
     least: B, $/hour of a bin with next to no load, where that is less than its price. Capacity beyond what all units
     ask for together is worth nothing, so it is cut off before bins are compared.
@@ -151,7 +152,8 @@ def find_bins(problem: BinPackingProblem, most: float, least: Floats | None = No
 
 
 def _undominated(capacity: Floats, allowed: Bools, takes: Floats, price: Floats, least: Floats) -> list[int]:
-    """Of bin types in order of price those that no earlier one replaces: as large, as open, no more of any limit.
+    """Return the bin types, given in order of price, that no earlier one replaces:
+    as large, as open, no more of any limit.
 
     price, least: B, $/hour of a full bin, and of one with next to no load.
     """
@@ -199,7 +201,7 @@ class _CoveringProgram:
         return _Relaxation(solution.objective, cover, charge)
 
     def solve(self, columns: _Columns, best: Packing, work: WorkBudget) -> Packing:
-        """The integer program's best packing, or `best`, of the patterns with the least reduced costs."""
+        """Return the integer program's best packing, or `best`, of the patterns with the least reduced costs."""
         known = self.cost(best)
         relaxation = self.relaxed(columns, work)
         gap = known - relaxation.objective
@@ -216,12 +218,13 @@ class _CoveringProgram:
         return self._packing(columns, solution.values[: len(kept)])
 
     def cost(self, packing: Packing) -> float:
-        """$/hour of new nodes, and the penalty of the units left out."""
+        """Return the $/hour of new nodes, and the penalty of the units left out."""
         paid = sum(float(self.problem.price[one.number]) for one in packing.bins if not one.existing)
         return paid + float(self.penalty @ packing.left)
 
     def _program(self, columns: _Columns) -> LinearProgram:
-        """Columns: the patterns, then units left out (D). Rows: item types (D), limits (L), existing groups."""
+        """Build the program. Columns: the patterns, then units left out (D).
+        Rows: item types (D), limits (L), existing groups."""
         bins, counts, types = self.bins, self.problem.counts, self.bins.types
         program = LinearProgram()
         used = program.columns(bins.price[columns.group], bins.available[columns.group])
@@ -241,7 +244,7 @@ class _CoveringProgram:
         return program
 
     def _packing(self, columns: _Columns, times: Floats) -> Packing:
-        """The bins of the chosen patterns; units that are covered more than once go into the first of them."""
+        """Return the bins of the chosen patterns; units that are covered more than once go into the first of them."""
         left, packed = self.problem.counts.copy(), list[Bin]()
         rows = [list(numbers) for numbers in self.bins.numbers]
         for place in np.flatnonzero(np.rint(times)).tolist():
@@ -256,7 +259,8 @@ class _CoveringProgram:
 
 
 def existing_first(problem: BinPackingProblem, packing: Packing) -> Packing:
-    """The same bins, with all units on existing nodes that have room there: the objective tells no difference."""
+    """Return the same bins, with all units on existing nodes that have room there:
+    the objective tells no difference."""
     packed = packing.bins
     existing = {one.number: one.units.copy() for one in packed if one.existing}
     new = [one for one in packed if not one.existing]
@@ -289,7 +293,7 @@ class _PatternSet:
         self._known: set[tuple[int, bytes]] = set()
 
     def add(self, group: int, units: Floats) -> bool:
-        """Whether the pattern was a new one."""
+        """Return whether the pattern was a new one."""
         key = (group, units.tobytes())
         if key in self._known or not units.any():
             return False
@@ -335,7 +339,7 @@ def _generate_patterns(
 
 
 def first_worth(problem: BinPackingProblem, bins: BinGroups, prices: Floats) -> Floats:
-    """Per item type, the least that its share of a new bin costs, $/hour; 1 where no new bin holds it."""
+    """Return for each item type the least that its share of a new bin costs, $/hour; 1 where no new bin holds it."""
     shares = (prices[: bins.types, None, :] * problem.requests).max(axis=2)
     fits = bins.allowed & (problem.requests <= bins.capacity[:, None, :] + SLACK).all(axis=2)
     cost = np.where(fits[: bins.types], shares * bins.price[: bins.types, None], np.inf).min(axis=0, initial=np.inf)

@@ -38,7 +38,7 @@ class PricedBins:
     column: int
 
     def some(self, rows: Ints) -> PricedBins:
-        """Those of these bins."""
+        """Select these bins."""
         return PricedBins(
             self.capacity[rows],
             self.allowed[rows],
@@ -79,7 +79,7 @@ class Question:
 
 
 def price(bins: PricedBins, asked: Question) -> Priced:
-    """Search all bins."""
+    """Search all bins for the patterns that are asked for."""
     requests, counts, worth, least = asked.requests, asked.counts, asked.worth, asked.least
     allowed: Bools = np.asarray(bins.allowed & (worth > NO_WORTH))
     units, where, most = [np.zeros((0, len(counts)))], [np.zeros(0, dtype=np.int64)], least.copy()
@@ -102,7 +102,8 @@ def price(bins: PricedBins, asked: Question) -> Priced:
 
 
 def _together(allowed: Bools, fits: Bools) -> list[Ints]:
-    """Bins that are searched together: they let in the same item types, but for those too large for some of them.
+    """Return the bins that are searched together: they let in the same item types,
+    but for those too large for some of them.
 
     allowed: G x D. fits: G x D, whether a bin of that size holds a unit. The first of each lets in all of the group's.
     """
@@ -154,7 +155,7 @@ class _Search:
         self.by_density = np.concatenate([before.astype(np.int64) - 1, self.by_density], axis=1)
 
     def run(self) -> tuple[Ints, Ints]:
-        """P patterns (P x D), and the place of each one's bin."""
+        """Return P patterns (P x D), and the place of each one's bin."""
         place = np.arange(len(self.bins.charge))
         free = self.bins.capacity[:, self.tracked].copy()
         gain = -self.bins.charge.copy()
@@ -194,11 +195,12 @@ class _Search:
         return original.astype(np.int64), place
 
     def _surplus(self, place: Ints, load: Floats) -> Floats:
-        """$/hour of each state's load."""
+        """Return the $/hour of each state's load."""
         return np.asarray(self.bins.slope[place] * np.maximum(0.0, load - self.bins.free[place]))
 
     def _rest(self, item: int, free: Floats) -> Floats:
-        """$/hour that units of the item types from this one on could add at most to bins with so much free (S x W)."""
+        """Return the $/hour that units of the item types from this one on could add at most to bins with so much free
+        (S x W)."""
         some = self.by_density >= item
         sizes, worths = np.cumsum(self.sizes * some, axis=1), np.cumsum(self.worths * some, axis=1)
         most = np.full(len(free), float(self.worth[item:] @ self.counts[item:]))
@@ -209,7 +211,8 @@ class _Search:
 
 
 def _weights(total: Floats) -> Floats:
-    """L x W: weights of the resources, of which all units together ask for `total`: each alone, and the first two."""
+    """Return L x W: weights of the resources, of which all units together ask for `total`:
+    each alone, and the first two."""
     share = 1.0 / np.maximum(total, SLACK)
     rows = [np.where(np.arange(len(total)) == each, share, 0.0) for each in range(len(total))]
     rows += [rows[0] + blend * rows[1] for blend in BLENDS] if len(rows) > 1 else []

@@ -66,7 +66,8 @@ def refine(rounds: Rounds, limits: Limits, budget_seconds: float) -> Packer | No
 
 
 def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
-    """The cheapest packing that the work allows, one build at least: from patterns, several builds, and local search.
+    """Return the cheapest packing that the work allows, one build at least:
+    from patterns, several builds, and local search.
 
     Small problems whose patterns can be enumerated are solved by these alone, mostly to proven optimality.
     """
@@ -118,12 +119,13 @@ def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget, contende
 
 
 def _good(packing: Packing, problem: BinPackingProblem) -> bool:
-    """Whether the packing is about as cheap as the linear program's optimum."""
+    """Return whether the packing is about as cheap as the linear program's optimum."""
     return not packing.left.any() and packing.cost(problem) <= problem.lp_bound * GOOD
 
 
 def _leftovers(rounds: Rounds) -> Iterable[Allocation]:
-    """Pods that the first plan left out and that no topology rule or volume ties to others, at their last level."""
+    """Yield the pods that the first plan left out and that no topology rule or volume ties to others,
+    at their last level."""
     for one in rounds.progress:
         if one.left and not one.pod_class.volumes.shared:
             number, level, choices = one.steps[-1]

@@ -102,7 +102,7 @@ class _Batch:
         self.most = most
 
     def solved(self, limits: Limits) -> SmallBatch | None:
-        """The optimum, or the best lower bound at hand."""
+        """Return the optimum, or the best lower bound at hand."""
         items, end_states = self._items()
         least = 0.0
         if state_count(np.array([float(item.count) for item in items])) <= MOST_STATES:
@@ -122,7 +122,7 @@ class _Batch:
         return replace(known[0], least=max(least, *(each.least for each in known)))
 
     def _searched(self, limits: Limits) -> SmallBatch | None:
-        """What column generation proves and finds; None where the end states are too many."""
+        """Return what column generation proves and finds; None where the end states are too many."""
         items, ends, of_kind = self._items_by_kind()
         problem = self._problem(items)
         wholes = whole_states(of_kind, [kind.count for kind in self.kinds], problem.counts, ends)
@@ -136,7 +136,7 @@ class _Batch:
         return SmallBatch(found.least, self._written(problem, found.packing, limits), searched=True, optimal=optimal)
 
     def _items(self) -> tuple[list[Item], Admissible | None]:
-        """An item for each kind in each of its joint domains, and which numbers of units are whole plans."""
+        """Return an item for each kind in each of its joint domains, and which numbers of units are whole plans."""
         items, ends, of_kind = self._items_by_kind()
         if ends is None:
             return items, None
@@ -152,7 +152,8 @@ class _Batch:
         return items, admissible
 
     def _items_by_kind(self) -> tuple[list[Item], EndStates | None, list[Ints]]:
-        """An item for each kind in each of its joint domains, the rules over domains, and the items of each kind."""
+        """Return an item for each kind in each of its joint domains, the rules over domains,
+        and the items of each kind."""
         batch: dict[int, int] = defaultdict(int)
         for kind in self.kinds:
             for rule, _ in kind.bundle.rules.positioned:
@@ -179,7 +180,7 @@ class _Batch:
         return BinPackingProblem(self.rounds.packer, items, anew=True)
 
     def _packed(self, problem: BinPackingProblem, admissible: Admissible | None) -> tuple[Packing, float] | None:
-        """The cheapest packing, Provisioners' limits aside, and its cost ($/hour) by the load of its new nodes.
+        """Return the cheapest packing, Provisioners' limits aside, and its cost ($/hour) by the load of its new nodes.
 
         None: it is too much work, or there is none.
         """
@@ -195,7 +196,7 @@ class _Batch:
         return load_prices(problem.catalog, problem.bin_types, self.rounds.packer.premium)
 
     def _written(self, problem: BinPackingProblem, packing: Packing, limits: Limits) -> Packer:
-        """The packing as a packer's rows; its items hold what it placed of each class."""
+        """Return the packing as a packer's rows; its items hold what it placed of each class."""
         packing = existing_first(problem, packing)
         placed = np.sum([one.units for one in packing.bins], axis=0)
         waiting = {bundle.pod_class.index: units for kind in self.kinds for bundle, units in kind.sources}
@@ -211,7 +212,7 @@ class _Batch:
         return Writer(self.rounds.packer, problem, limits).write(packing)
 
     def _bound(self) -> SmallBatch | None:
-        """The optimum without rules over domains, or without integers, too."""
+        """Return the optimum without rules over domains, or without integers, too."""
         items = [_item(number, kind, None, kind.count, self.rounds) for number, kind in enumerate(self.kinds)]
         problem = self._problem(items)
         if state_count(problem.counts) <= MOST_STATES and any(kind.domains for kind in self.kinds):
@@ -232,7 +233,7 @@ class _Batch:
 
 
 def _kinds(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> list[_Kind] | None:
-    """The kinds of a first plan's units; None where some rule of theirs is not stated exactly."""
+    """Return the kinds of a first plan's units; None where some rule of theirs is not stated exactly."""
     bundles: dict[int, tuple[Bundle, int]] = {}
     for allocation, units in placed:
         bundle = allocation.bundle
@@ -256,18 +257,18 @@ def _kinds(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> list[_Ki
 
 
 def _plain(bundle: Bundle) -> bool:
-    """Whether a unit is a single pod that depends on no others of its host."""
+    """Return whether a unit is a single pod that depends on no others of its host."""
     return not bundle.colocated and len(bundle.members) == 1 and not bundle.shared_volumes
 
 
 def _one_variant(rounds: Rounds, index: int, bundle: Bundle) -> bool:
-    """Whether the level has one variant of its choices only; pods of a class might mix several."""
+    """Return whether the level has one variant of its choices only; pods of a class might mix several."""
     steps = next(one.steps for one in rounds.progress if one.pod_class.index == index)
     return sum(number == bundle.members[0].number for number, _, _ in steps) == 1
 
 
 def _stated(rule: UnitRule, rounds: Rounds) -> bool:
-    """Whether a column of the bin packing problem states a host rule exactly."""
+    """Return whether a column of the bin packing problem states a host rule exactly."""
     kind = rule.group.key.kind
     if kind is RuleKind.AFFINITY:
         return not rule.group.batch_owners
@@ -277,13 +278,13 @@ def _stated(rule: UnitRule, rounds: Rounds) -> bool:
 
 
 def _certain(rounds: Rounds, bundle: Bundle, domains: Sequence[JointDomain]) -> bool:
-    """Whether it is certain of each domain which spreads count the units there."""
+    """Return whether it is certain of each domain which spreads count the units there."""
     counts = (rounds.domains.counted(rule.group, each.mask) for rule, _ in bundle.rules.positioned for each in domains)
     return all(surely and maybe for surely, maybe in counts)
 
 
 def _standing(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> Standing:
-    """The groups' counts without the plan's units."""
+    """Return the groups' counts without the plan's units."""
     groups = rounds.topology.groups.values()
     matched = {group.index: dict(group.max_matched) for group in groups}
     owners = {group.index: dict(group.owners) for group in groups}
@@ -298,7 +299,7 @@ def _standing(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> Stand
 
 
 def _item(number: int, kind: _Kind, domain: JointDomain | None, count: int, rounds: Rounds) -> Item:
-    """Up to `count` units of a kind in a joint domain, or anywhere."""
+    """Return an item of up to `count` units of a kind in a joint domain, or anywhere."""
     bundle = kind.bundle
     mask = rounds.masks.mask(bundle.level, bundle.choices, None, bundle.tolerations) if domain is None else domain.mask
     allocations = [Allocation(each, mask, domain, 0) for each, _ in kind.sources]

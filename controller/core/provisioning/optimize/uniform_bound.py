@@ -18,7 +18,8 @@ SLACK = 1e-6
 
 
 def uniform_bound(problem: BinPackingProblem) -> float:
-    """$/hour that no packing of all units costs less than; 0 where the units are not all of one item type."""
+    """Return the $/hour that no packing of all units costs less than;
+    0 where the units are not all of one item type."""
     asked = np.flatnonzero(problem.counts)
     if len(asked) != 1:
         return 0.0
@@ -34,7 +35,7 @@ def uniform_bound(problem: BinPackingProblem) -> float:
 
 
 def _units(problem: BinPackingProblem, kind: int, capacity: Floats) -> Ints:
-    """How many units of an item type each bin holds. capacity: bins x W."""
+    """Return how many units of an item type each bin holds. capacity: bins x W."""
     request = problem.requests[kind]
     takes = request > 0
     if not takes.any():
@@ -44,7 +45,8 @@ def _units(problem: BinPackingProblem, kind: int, capacity: Floats) -> Ints:
 
 
 def _cheapest_cover(units: int, held: Ints, price: Floats) -> float:
-    """The least price of bins, as many of each type as it takes, that hold so many units. held, price: by bin type."""
+    """Return the least price of bins, as many of each type as it takes, that hold so many units.
+    held, price: by bin type."""
     sizes, of_size = np.unique(np.minimum(held, units), return_inverse=True)
     cheapest = np.full(len(sizes), np.inf)
     np.minimum.at(cheapest, of_size, price)

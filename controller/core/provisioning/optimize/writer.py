@@ -73,7 +73,7 @@ class Writer:
 
 
 def in_turn(sources: Sequence[tuple[T, int]]) -> list[tuple[T, int]]:
-    """These numbers of units, one unit after the other, so that those of each source are spread evenly."""
+    """Interleave the sources' units, one unit after the other, so that those of each source are spread evenly."""
     if len(sources) < 2:
         return list(sources)
     place = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for _, count in sources])

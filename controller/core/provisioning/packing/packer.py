@@ -58,7 +58,7 @@ class RemainingItems:
         self._allowed: Floats = np.array([mask.bits != 0 for mask in masks.values()], dtype=np.float64)
 
     def need(self, first: int, last: int | None = None) -> Floats:
-        """R x T: what nodes of each option may have to hold of the items from `first` up to `last`.
+        """Return R x T: what nodes of each option may have to hold of the items from `first` up to `last`.
 
         Requests are summed by mask (R x M) before they are spread over the options that the masks allow.
         """
@@ -99,7 +99,7 @@ class Packer:
         """T: options of pools whose limits may run out."""
 
     def in_turn(self, items: Sequence[Item]) -> list[Item]:
-        """The items in order of placement.
+        """Return the items in order of placement.
 
         Where limits may run out, items that depend on them come first: those that waited longest, then the small before
         the large, so that the limits serve as many pods as they can.
@@ -120,17 +120,17 @@ class Packer:
         )
 
     def _limited_only(self, item: Item) -> bool:
-        """Whether only options of scarce pools can take the item."""
+        """Return whether only options of scarce pools can take the item."""
         return bool(self._scarce.any()) and item.mask.launchable and not item.mask.bits[~self._scarce].any()
 
     def _limit_share(self, item: Item) -> float:
-        """The share of a pool's remaining limits that a unit requests, in the pool where that is least."""
+        """Return the share of a pool's remaining limits that a unit requests, in the pool where that is least."""
         pools = np.unique(self.catalog.pool_of[item.mask.bits != 0]).tolist()
         request = dict(zip(self.catalog.space.names, item.request.tolist(), strict=True))
         return min((self.limits.share(pool, request) for pool in pools), default=0.0)
 
     def _find_scarce(self, items: Sequence[Item]) -> Bools:
-        """T: options of pools whose limits could not hold all items that may come, with a margin for waste."""
+        """Return T: options of pools whose limits could not hold all items that may come, with a margin for waste."""
         scarce = np.zeros(len(self.catalog), dtype=np.bool_)
         limited = [pool for pool in range(len(self.catalog.pools)) if self.limits.limited(pool)]
         if limited and items:
@@ -160,7 +160,7 @@ class Packer:
                 remaining.left[number] = item.count
 
     def _first_with_room(self, first: int, least: Floats) -> int:
-        """The first row from `first` on that has `least` (R) free."""
+        """Return the first row from `first` on that has `least` (R) free."""
         has_room = np.all(self.table.free[:, first : self.table.count] >= least[:, None], axis=0)
         return first + (int(has_room.argmax()) if has_room.any() else len(has_room))
 
@@ -183,7 +183,8 @@ class Packer:
             first, stretch = last, 4 * stretch
 
     def _with_room(self, item: Item, first: int, last: int) -> Ints:
-        """The rows from `first` up to `last` that resources, host rules, labels and taints let one more unit onto."""
+        """Return the rows from `first` up to `last` that resources, host rules,
+        labels and taints let one more unit onto."""
         roomy: Bools = np.ones(last - first, dtype=np.bool_)
         for column, amount in item.asked:
             roomy &= self.table.free[column, first:last] >= amount
@@ -197,11 +198,12 @@ class Packer:
         return rows[self._allowed(item, rows)] if len(rows) else rows
 
     def _missing(self, item: Item, rows: slice | Ints) -> Mapping[int, Floats]:
-        """By column, the attachments that the item's shared volumes take on each of the rows beside its requests."""
+        """Return, by column, the attachments that the item's shared volumes take on each of the rows beside its
+        requests."""
         return self.shared.missing(item.shared, rows) if item.shared else {}
 
     def _allowed(self, item: Item, rows: Ints) -> Bools:
-        """Per row (ascending): whether labels and taints let the item onto it."""
+        """Return for each row (ascending) whether labels and taints let the item onto it."""
         table, mask = self.table, item.mask
         existing = int(rows.searchsorted(table.existing)) if table.existing else 0
         planned = rows[existing:]
@@ -211,7 +213,8 @@ class Packer:
         return allowed if not existing else np.concatenate([mask.existing[rows[:existing]], allowed])
 
     def _not_dearer(self, item: Item, rows: Ints, factor: float) -> Ints:
-        """Of these rows (ascending), those whose cheapest offering the item makes dearer by at most the factor."""
+        """Return those of these rows (ascending) whose cheapest offering the item makes dearer by at most the
+        factor."""
         if factor == np.inf or not len(rows):
             return rows
         table = self.table
@@ -239,7 +242,7 @@ class Packer:
         self.place(item, rows, takes)
 
     def _takes_all(self, item: Item, row: Ints) -> bool:
-        """Whether this row, which has room for one unit, has room for all that are left."""
+        """Return whether this row, which has room for one unit, has room for all that are left."""
         if item.count == 1:
             return True
         free, count = self.table.free[:, row[0]].tolist(), item.count
@@ -255,7 +258,7 @@ class Packer:
         return True
 
     def _room(self, item: Item, rows: Ints) -> Floats:
-        """Per row, how many units of the item fit on it, at most all that are left."""
+        """Return for each row how many units of the item fit on it, at most all that are left."""
         room: Floats = np.full(len(rows), float(item.count))
         missing = self._missing(item, rows)
         for column, amount in item.asked:
@@ -355,7 +358,8 @@ class Packer:
         return first
 
     def _room_on_new(self, item: Item) -> Floats:
-        """T: how many units of the item an empty node holds, at most all that are left; 0 where the mask forbids it."""
+        """Return T: how many units of the item an empty node holds, at most all that are left;
+        0 where the mask forbids it."""
         most = min((self.hosts.empty_cap(rule) for rule in item.rules), default=np.inf)
         room: Floats = np.full(len(self.catalog), min(most, float(item.count)))
         shared = self.shared.on_empty(item.shared) if item.shared else {}
@@ -369,7 +373,8 @@ class Packer:
         return np.maximum(room, 0, out=room)
 
     def _scores(self, item: Item, options: Ints, need: Floats, limited: bool) -> Floats:
-        """Per option of `options`, the cost ($/hour) of holding `need` (R x T) in nodes of this option alone.
+        """Return for each option of `options` the cost ($/hour) of holding `need` (R x T) in nodes of this option
+        alone.
 
         limited: the share of limits that these nodes take comes first, and cost breaks ties.
         """
@@ -386,7 +391,7 @@ class Packer:
 
 
 def weight_premiums(weights: Sequence[int], share: float | None) -> Floats:
-    """Per Provisioner, the factor on its prices that makes up for its lack of weight.
+    """Return for each Provisioner the factor on its prices that makes up for its lack of weight.
 
     1 for the heaviest, up to 1 + share for one without weight. With None, each lower weight costs 10,000 times as much
     as the next higher one, so that weight alone decides.

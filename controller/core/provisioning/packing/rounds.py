@@ -94,7 +94,7 @@ class Rounds:
                 one.go_to(0)
 
     def _obeys(self, one: Progress) -> bool:
-        """Whether a topology rule binds the class. Others go first, as kube-scheduler may bind them first."""
+        """Return whether a topology rule binds the class. Others go first, as kube-scheduler may bind them first."""
         return any(rule.obeys for rule in unit_rules(self.topology, (BundleMember(one.pod_class, 1, one.steps[0][0]),)))
 
     def _run(self, waiting: list[Progress], *, careful: bool, considerate: bool = False) -> bool:
@@ -189,7 +189,7 @@ class Rounds:
         return Bundle(members, level, choices, request, one.left, rules, key, blocked=set(one.blocked))
 
     def _request(self, pod_class: PodClass) -> tuple[Floats, bytes]:
-        """The requests as a vector (R), and as bytes to compare them by."""
+        """Return the requests as a vector (R), and as bytes to compare them by."""
         request = self._requests.get(pod_class.requests)
         if request is None:
             vector = self.masks.catalog.space.vector(pod_class.requests)
@@ -197,7 +197,7 @@ class Rounds:
         return request
 
     def _rules(self, members: tuple[BundleMember, ...]) -> RuleSet:
-        """The rules of one pod of a class; classes with the same rules share the set."""
+        """Return the rules of one pod of a class; classes with the same rules share the set."""
         own = self.topology.rules(members[0].pod_class, members[0].number)
         rules = self._rule_sets.get(id(own))
         if rules is None:
@@ -226,7 +226,8 @@ class Rounds:
         )
 
     def broken(self) -> list[TopologyGroup]:
-        """The groups whose required rule does not hold in the end, though it held for each unit when it was allocated.
+        """Return the groups whose required rule does not hold in the end,
+        though it held for each unit when it was allocated.
 
         Units of other classes may have come to spreads that only count them, or to another domain than pods with an
         affinity to them that went first; returned units may have left others without the pods they depend on.
@@ -241,7 +242,8 @@ class Rounds:
         return sum(one.left for one in self.progress)
 
     def disregarding(self, groups: Sequence[TopologyGroup]) -> frozenset[int]:
-        """The classes, by index, whose units these spreads count without binding them, in domains with too many."""
+        """Return the classes, by index, whose units these spreads count without binding them,
+        in domains with too many."""
         placed = [share for share in shares(self.packer) if share.units]
         return frozenset(
             share.allocation.bundle.pod_class.index
@@ -279,7 +281,7 @@ class Rounds:
         return frozenset(one.pod_class.index for one in self._tied() if one.left)
 
     def _tied(self) -> list[Progress]:
-        """The classes that obey rules over domains."""
+        """Return the classes that obey rules over domains."""
         return [one for one in self.progress if any(rule.obeys for rule in self._bundle(one).rules.domain)]
 
     def _withdraw_broken(self) -> None:
@@ -288,7 +290,7 @@ class Rounds:
             pass
 
     def _overfull(self, group: TopologyGroup) -> dict[str, int]:
-        """By domain with units that have the spread's rule: the matched pods above what it allows."""
+        """Return, by domain with units that have the spread's rule, the matched pods above what it allows."""
         return excesses(group, constrained_first=self.packer.style.constrained_first)
 
     def _withdraw(self, group: TopologyGroup) -> int:
@@ -320,7 +322,7 @@ class Rounds:
 
 
 def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
-    """Whether the pods placed with the group's rule are in domains that it allows.
+    """Return whether the pods placed with the group's rule are in domains that it allows.
 
     constrained_first: a spread needs to hold only if the pods that it counts without binding them are bound last.
     """
@@ -332,7 +334,7 @@ def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
 
 
 def alone(group: TopologyGroup) -> list[str]:
-    """Affinity: the domains with owners that need a matching pod there.
+    """Return, of an affinity, the domains with owners that need a matching pod there.
 
     Owners that match themselves need no others while all that match are in one domain: one of them is bound first. Else
     kube-scheduler may bind those of another domain first, which leaves them none.
@@ -346,7 +348,8 @@ def alone(group: TopologyGroup) -> list[str]:
 
 
 def excesses(group: TopologyGroup, *, constrained_first: bool = False) -> dict[str, int]:
-    """Spread: by domain with owners, the matched pods above what the least domain and maxSkew allow (see `holds`)."""
+    """Return, of a spread, by domain with owners, the matched pods above what the least domain and maxSkew allow (see
+    `holds`)."""
     free = group.unconstrained if constrained_first else {}
     most = group.global_minimum(without_unconstrained=constrained_first) + group.key.max_skew
     above = {
@@ -358,6 +361,6 @@ def excesses(group: TopologyGroup, *, constrained_first: bool = False) -> dict[s
 
 
 def _scale(*tables: Floats) -> Floats:
-    """R: one over the largest value in each row of these tables (R x nodes)."""
+    """Return R: one over the largest value in each row of these tables (R x nodes)."""
     largest = np.max([table.max(axis=1, initial=0.0) for table in tables], axis=0)
     return np.asarray(np.divide(1.0, largest, out=np.full(len(largest), 1e9), where=largest > 0))

@@ -33,7 +33,7 @@ class SharedVolumes:
             self._room = room
 
     def missing(self, volumes: Iterable[SharedVolume], rows: slice | Ints) -> dict[int, Floats]:
-        """By column, how many of these volumes each of the rows has yet to attach."""
+        """Return, by column, how many of these volumes each of the rows has yet to attach."""
         missing: dict[int, Floats] = {}
         for driver, volume in volumes:
             lacking = (~self._attached[volume][rows]).astype(np.float64)
@@ -42,7 +42,7 @@ class SharedVolumes:
         return missing
 
     def on_empty(self, volumes: Iterable[SharedVolume]) -> dict[int, int]:
-        """By column, how many attachments these volumes take on a node without any."""
+        """Return, by column, how many attachments these volumes take on a node without any."""
         return Counter(self._columns[driver] for driver, _ in volumes)
 
     def attach(self, volumes: Iterable[SharedVolume], rows: Ints | int) -> None:
@@ -51,6 +51,6 @@ class SharedVolumes:
             self._attached[volume][rows] = True
 
     def on_existing(self, existing: int, room: int) -> SharedVolumes:
-        """The same for the first `existing` rows, with none on others."""
+        """Return the same for the first `existing` rows, with none on others."""
         attached = {volume: np.flatnonzero(flags[:existing]).tolist() for volume, flags in self._attached.items()}
         return SharedVolumes(self._columns, attached, room)

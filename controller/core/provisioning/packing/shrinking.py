@@ -28,7 +28,7 @@ def shrink(packer: Packer) -> bool:
 
 
 def _allowed(packer: Packer, rows: set[int]) -> dict[int, Bits]:
-    """Per row, T sets of offering bits: the options that all items placed there allow."""
+    """Return for each row T sets of offering bits: the options that all items placed there allow."""
     allowed = dict.fromkeys(rows, packer.catalog.available)
     for placement in packer.placements:
         for row in placement.rows:
@@ -38,7 +38,8 @@ def _allowed(packer: Packer, rows: set[int]) -> dict[int, Bits]:
 
 
 def _smallest(packer: Packer, row: int, option: int, bits: Bits) -> int:
-    """The option of the same pool that holds the row's pods and takes least of the limits, of none more than now.
+    """Return the option of the same pool that holds the row's pods and takes least of the limits,
+    of none more than now.
 
     bits: T, the offerings allowed by option.
     """

@@ -21,7 +21,8 @@ class Share:
 
 
 def shares(packer: Packer) -> Iterator[Share]:
-    """What was placed of each allocation, as the plan will assign it: the item's units in the order of allocations."""
+    """Yield what was placed of each allocation, as the plan will assign it:
+    the item's units in the order of allocations."""
     items = {id(placement.item): placement.item for placement in packer.placements}
     for item in items.values():
         left = item.placed
@@ -44,7 +45,7 @@ def in_domain(share: Share, group: TopologyGroup, domain: str, *, obeys: bool) -
 
 
 def follows(share: Share, groups: Collection[int]) -> bool:
-    """Whether the units obey an affinity over hosts of these groups (by index)."""
+    """Return whether the units obey an affinity over hosts of these groups (by index)."""
     return any(rule.obeys and rule.group.index in groups for rule in share.allocation.bundle.rules.host)
 
 

@@ -26,7 +26,7 @@ class Daemon:
 
 
 def owned_by(owner: OwnerReference, daemon_set: DaemonSet) -> bool:
-    """Whether the reference names this DaemonSet."""
+    """Return whether the reference names this DaemonSet."""
     return owner.kind == "DaemonSet" and (
         owner.uid == daemon_set.uid if owner.uid and daemon_set.uid else owner.name == daemon_set.name
     )
@@ -55,7 +55,7 @@ def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
 
 
 def _newest(pods: Iterable[Pod]) -> Mapping[str, Pod]:
-    """The newest pod of each DaemonSet, by uid, or by namespace/name where the owner reference has no uid."""
+    """Return the newest pod of each DaemonSet, by uid, or by namespace/name where the owner reference has no uid."""
     newest: dict[str, Pod] = {}
     for pod in pods:
         for owner in pod.owners:

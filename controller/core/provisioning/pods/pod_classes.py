@@ -79,7 +79,8 @@ class PodClass:
         return self._sorted
 
     def dealt(self) -> PodClass:
-        """The class with its pods in another order: those of each workload in turn, as evenly as numbers allow."""
+        """Return the class with its pods in another order: those of each workload in turn,
+        as evenly as numbers allow."""
         if self.of_one_workload:
             return self
         by_owner: dict[str, list[Pod]] = {}

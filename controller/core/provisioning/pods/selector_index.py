@@ -29,7 +29,7 @@ class SelectorIndex:
         self._answers: dict[tuple[str, FrozenMap[str, str]], frozenset[int]] = {}
 
     def add(self, selector: LabelSelector | None, namespaces: Namespaces) -> int:
-        """The number of a selector over namespaces."""
+        """Return the number of a selector over namespaces."""
         key = (selector, namespaces)
         number = self._ids.get(key)
         if number is None:
@@ -50,7 +50,7 @@ class SelectorIndex:
         self._others.append(number)
 
     def matching(self, namespace: str, labels: FrozenMap[str, str]) -> frozenset[int]:
-        """The numbers of the selectors that match a pod of this namespace with these labels."""
+        """Return the numbers of the selectors that match a pod of this namespace with these labels."""
         key = (namespace, labels)
         numbers = self._answers.get(key)
         if numbers is None:
@@ -65,7 +65,7 @@ class SelectorIndex:
         return (namespaces is None or namespace in namespaces) and matches(selector, labels)
 
     def namespaces(self, term: PodAffinityTerm, own: str) -> Namespaces:
-        """The namespaces of an affinity term: listed or matched by its selector; without both, the pod's own."""
+        """Return the namespaces of an affinity term: listed or matched by its selector; without both, the pod's own."""
         if term.namespace_selector is None:
             return frozenset(term.namespaces) if term.namespaces else frozenset({own})
         if not term.namespace_selector.expressions:
@@ -80,7 +80,8 @@ def with_label_keys(
     match_keys: tuple[str, ...],
     mismatch_keys: tuple[str, ...] = (),
 ) -> LabelSelector | None:
-    """The selector with the pod's own values of matchLabelKeys (and not those of mismatchLabelKeys) demanded too.
+    """Return the selector with the pod's own values of matchLabelKeys (and not those of mismatchLabelKeys) demanded
+    too.
 
     Keys that the pod lacks are ignored (Kubernetes API).
     """

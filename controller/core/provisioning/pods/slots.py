@@ -24,7 +24,7 @@ WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, neve
 
 
 def is_slot(name: str) -> bool:
-    """Whether a column is a slot, not a resource of Kubernetes."""
+    """Return whether a column is a slot, not a resource of Kubernetes."""
     return ":" in name
 
 
@@ -62,7 +62,7 @@ class Slots:
         self._csi_nodes = snapshot.csi_nodes
 
     def requests(self, spec: PodSpec, attachments: Resources) -> Resources:
-        """Requests of a pod, slots included."""
+        """Return the requests of a pod, slots included."""
         if not spec.host_ports and not attachments:
             return spec.requests
         drivers = {ATTACHMENT + driver: count for driver, count in attachments.items()}

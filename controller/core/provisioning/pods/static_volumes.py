@@ -47,13 +47,13 @@ def matched(suitable: Mapping[PodKey, Sequence[str]]) -> dict[PodKey, str]:
 
 
 def compatible(these: Iterable[Choice], those: Iterable[Choice]) -> bool:
-    """Whether some node may satisfy both, judged key by key."""
+    """Return whether some node may satisfy both, judged key by key."""
     others = tuple(those)
     return all(any(not x.conflicts(y) for x in one for y in other) for one in these for other in others)
 
 
 def within_reach(reach: Iterable[Choice], snapshot: Snapshot, pools: Sequence[Requirements]) -> bool:
-    """Whether an existing node, or a new one by its Provisioner's requirements, can be where the volume is."""
+    """Return whether an existing node, or a new one by its Provisioner's requirements, can be where the volume is."""
     wanted = tuple(reach)
     nodes = (each.node.labels for each in snapshot.nodes.values() if not each.leaving)
     if any(all(any(term.accept(held) for term in terms) for terms in wanted) for held in nodes):

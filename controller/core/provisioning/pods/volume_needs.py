@@ -67,7 +67,7 @@ class Volumes:
         return needs
 
     def _of(self, pod: Pod) -> VolumeNeeds:
-        """The needs of one pod."""
+        """Return the needs of one pod."""
         choices: list[Choice] = []
         attachments: dict[str, int] = defaultdict(int)
         shared_volumes = []
@@ -86,7 +86,7 @@ class Volumes:
         return any(driver in node.limits for node in self._snapshot.csi_nodes.values())
 
     def _resolve(self, key: PodKey, volume: PodVolume) -> tuple[list[Choice], str]:
-        """The volume's topology, and the driver that attaches it (empty: none). Raises UnresolvedVolumeError."""
+        """Return the volume's topology, and the driver that attaches it (empty: none). Raises UnresolvedVolumeError."""
         claim = self._snapshot.claims.get(key)
         if claim is None and not volume.ephemeral:
             raise UnresolvedVolumeError(f"its PersistentVolumeClaim {'/'.join(key)} does not exist; create it")
@@ -111,7 +111,7 @@ class Volumes:
         return ([] if topologies is None else [choice(topologies)]), driver_name(storage_class.provisioner)
 
     def _storage_class(self, name: str | None) -> StorageClass | None:
-        """The StorageClass that a claim names: None names the default class, and "" none at all."""
+        """Return the StorageClass that a claim names: None names the default class, and "" none at all."""
         return self._default_class if name is None else self._snapshot.storage_classes.get(name)
 
     def _bound(self, claim: PersistentVolumeClaim) -> tuple[list[Choice], str]:
@@ -123,7 +123,8 @@ class Volumes:
         return self._reach(volume), driver_name(volume.driver)
 
     def _reach(self, volume: PersistentVolume) -> list[Choice]:
-        """The volume's node affinity (any term), and the zones of its labels ("a__b": either, as in VolumeZone)."""
+        """Return the volume's node affinity (any term), and the zones of its labels ("a__b":
+        either, as in VolumeZone)."""
         choices = [] if volume.node_affinity is None else [choice(volume.node_affinity)]
         for key, value in sorted(volume.labels.items()):
             if key in ZONE_LABELS:
@@ -152,7 +153,8 @@ class Volumes:
         return matched(suitable)
 
     def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
-        """The free statically provisioned volumes that suit the claim and the pod's node affinity, best first."""
+        """Return the free statically provisioned volumes that suit the claim and the pod's node affinity,
+        best first."""
         claim = self._snapshot.claims.get(key)
         wanted = claim.storage_class_name if claim is not None else mount.storage_class_name
         storage_class = self._storage_class(wanted)
@@ -174,12 +176,12 @@ class Volumes:
         return [volume.name for volume in suitable]
 
     def attached(self, node: StateNode, driver: str) -> int:
-        """Attachments of a driver on a node, each volume once."""
+        """Count the attachments of a driver on a node, each volume once."""
         held = {self._key(pod, volume) for pod in node.pods for volume in pod.volumes}
         return sum(self._driver(key) == driver for key in held)
 
     def attached_shared(self, nodes: Iterable[StateNode], shared: Collection[SharedVolume]) -> dict[str, list[int]]:
-        """By shared volume, the places of the nodes that have it attached."""
+        """Return, by shared volume, the places of the nodes that have it attached."""
         volumes = {volume for _, volume in shared}
         attached: dict[str, list[int]] = defaultdict(list)
         for place, node in enumerate(nodes) if volumes else ():
@@ -200,7 +202,7 @@ class Volumes:
 
 
 def driver_name(name: str) -> str:
-    """The CSI driver that attaches volumes of a plugin."""
+    """Return the CSI driver that attaches volumes of a plugin."""
     return MIGRATED.get(name, name)
 
 

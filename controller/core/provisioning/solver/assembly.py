@@ -94,7 +94,7 @@ class Assembler:
             self.placed[index] += count
 
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
-        """Pods placed on existing nodes."""
+        """Return the pods placed on existing nodes."""
         placements = []
         for row, slices in sorted(self._pods.items()):
             if row < self.packer.table.existing:
@@ -104,7 +104,7 @@ class Assembler:
         return tuple(placements)
 
     def new_nodes(self) -> tuple[PlannedNode, ...]:
-        """The nodes to launch, in the order of their first pods."""
+        """Return the nodes to launch, in the order of their first pods."""
         table = self.packer.table
         option_ids, signatures = table.option.tolist(), table.signature.tolist()
         # One bytes object of rows x R, sliced per row: cheaper than `tobytes` of a column for each row.
@@ -122,7 +122,7 @@ class Assembler:
         return tuple(node for _, node in nodes)
 
     def _node(self, row: int, key: NodeKey) -> PlannedNode:
-        """The planned node of a row, without its pods."""
+        """Return the planned node of a row, without its pods."""
         option, signature, masks, _, count = key
         catalog, options = self.catalog, self.packer.options
         pool = int(catalog.pool_of[option])
@@ -146,19 +146,21 @@ class Assembler:
         return replace(node, reason=_reason(count, node))
 
     def _cpu_asked(self, option: int, used: Floats) -> float:
-        """vCPUs that the pods and daemons of a row of the node option request."""
+        """Return the vCPUs that the pods and daemons of a row of the node option request."""
         column = self.catalog.space.column.get("cpu")
         return 0.0 if column is None else float(used[column] + self.catalog.overhead[column, option]) / 1000.0
 
     def _surplus(self, pool: int, cpu: float) -> Floats | None:
-        """$/hour of surplus CPU for each of the pool's offerings if `cpu` vCPUs are requested there; None: of none."""
+        """Return the $/hour of surplus CPU for each of the pool's offerings if `cpu` vCPUs are requested there;
+        None: of none."""
         offered, used = self.catalog.table.cheapest_first(pool), self.packer.options.cpu_use * cpu
         if not (offered.baseline < used).any():
             return None
         return np.asarray(np.maximum(0.0, used - offered.baseline) * offered.surplus_price)
 
     def _holding(self, option: int, pool: int, masks: Masks, used: Floats, cpu: float) -> Ints:
-        """Positions, among the pool's offerings, of those that hold what a row of the option holds, cheapest first.
+        """Return the positions, among the pool's offerings, of those that hold what a row of the option holds,
+        cheapest first.
 
         used: R, what the row's pods request. cpu: vCPUs, with those that its daemons request.
         """
@@ -176,14 +178,14 @@ class Assembler:
         return positions[: self.packer.options.max_alternatives]
 
     def _costs(self, pool: int) -> Floats:
-        """$/hour of each of the pool's offerings, without surplus CPU."""
+        """Return the $/hour of each of the pool's offerings, without surplus CPU."""
         if pool not in self._pool_costs:
             offerings = self.catalog.table.cheapest_first(pool).offerings
             self._pool_costs[pool] = np.array([offering.cost for offering in offerings])
         return self._pool_costs[pool]
 
     def _fitting(self, pool: int, positions: Ints, cpu: float) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
-        """The offering at the first of these positions and those at the others; equal nodes share the tuple."""
+        """Return the offering at the first of these positions and those at the others; equal nodes share the tuple."""
         surplus = self._surplus(pool, cpu)
         extra = np.zeros(0) if surplus is None else surplus[positions]
         key = (pool, positions.tobytes(), extra.tobytes())
@@ -197,7 +199,8 @@ class Assembler:
         return self._offerings[key]
 
     def _allowed(self, option: int, pool: int, masks: Masks) -> Bools:
-        """Per offering of the pool: whether labels, open labels and limits let it replace one of the node option."""
+        """Return for each offering of the pool whether labels, open labels and limits let it replace one of the node
+        option."""
         signatures, offered = self.packer.signatures, self.catalog.table.cheapest_first(pool)
         no_larger = self.packer.limits.no_larger(pool, option)
         key = (pool, masks, int(signatures.base[option]), option if no_larger is not None else -1)
@@ -217,7 +220,7 @@ class Assembler:
     def _node_requirements(
         self, pool: int, masks: Masks, signature: int, offerings: tuple[PricedOffering, ...]
     ) -> Requirements:
-        """The requirements of the pool and of all masks; the offerings' own values where pods had OR terms."""
+        """Return the requirements of the pool and of all masks; the offerings' own values where pods had OR terms."""
         key = (pool, masks, signature)
         requirements = self._requirements.get(key)
         if requirements is None:
@@ -235,7 +238,7 @@ class Assembler:
         return requirements.intersection(Requirements(values))
 
     def _node_labels(self, pool: int, signature: int) -> FrozenMap[str, str]:
-        """The Provisioner's labels, and a value for each label of its own that it leaves open."""
+        """Return the Provisioner's labels, and a value for each label of its own that it leaves open."""
         node_labels = self._labels.get((pool, signature))
         if node_labels is None:
             provisioner = self.catalog.pools[pool].provisioner
@@ -267,7 +270,8 @@ def _reason(pods: int, node: PlannedNode) -> str:
 
 
 def chosen_value(requirement: Requirement) -> str | None:
-    """The value a node gets for a label that is left open: the least one allowed; None: the node has no such label.
+    """Return the value a node gets for a label that is left open: the least one allowed;
+    None: the node has no such label.
 
     Karpenter v0.27 draws a random number, which NotIn may exclude; here it is the least integer allowed.
     """

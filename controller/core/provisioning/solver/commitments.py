@@ -22,7 +22,7 @@ Committed = Mapping[tuple[str, str, str, str], tuple[float, Commitment]]
 def within_commitments(
     problem: SchedulingProblem, solve: Callable[[SchedulingProblem], SchedulingPlan]
 ) -> SchedulingPlan:
-    """The plan of `solve`, or a better one if that overruns a commitment, with the prices that will be paid."""
+    """Return the plan of `solve`, or a better one if that overruns a commitment, with the prices that will be paid."""
     committed = {
         (provisioner, kind.name, offering.zone, offering.capacity_type): (offering.price, offering.commitment)
         for provisioner, types in problem.catalog.items()
@@ -52,7 +52,7 @@ def _key(node: PlannedNode, offering: PricedOffering) -> tuple[str, str, str, st
 
 
 def _without(catalog: Catalog, rules: frozenset[int]) -> Catalog:
-    """The catalog as if the commitments of these rules were used up."""
+    """Return the catalog as if the commitments of these rules were used up."""
 
     def used_up(offering: Offering) -> Offering:
         commitment = offering.commitment
@@ -83,12 +83,12 @@ class _Pricing:
     left: dict[int, int]
 
     def saving(self, node: PlannedNode) -> float:
-        """$/hour that a commitment saves on the node's planned offering; 0 without one."""
+        """Return the $/hour that a commitment saves on the node's planned offering; 0 without one."""
         price, commitment = self.committed.get(_key(node, node.offering), (0.0, None))
         return commitment.otherwise - price if commitment else 0.0
 
     def pay(self, node: PlannedNode) -> PlannedNode:
-        """The node at the offering that is cheapest now; uses one instance of its commitment up."""
+        """Return the node at the offering that is cheapest now; uses one instance of its commitment up."""
         before = (node.offering, *node.alternatives)
         now = [replace(offering, price=self._price(node, offering)) for offering in before]
         chosen = min(now, key=lambda offering: offering.price)

@@ -65,12 +65,13 @@ class CompiledProblem:
         return frozenset(map(pod_key, self.problem.pending))
 
     def limits(self) -> Limits:
-        """What spec.limits leave of each pool before anything is planned."""
+        """Return what spec.limits leave of each pool before anything is planned."""
         catalog = self.masks.catalog
         return Limits([pool.headroom for pool in catalog.pools], catalog.types, catalog.pool_of)
 
     def topology(self, hosts: HostCounts, *, last_level_only: bool = False) -> tuple[Topology, Domains]:
-        """The topology rules of all classes, with running pods counted (into `hosts` for kubernetes.io/hostname).
+        """Return the topology rules of all classes, with running pods counted (into `hosts` for
+        kubernetes.io/hostname).
 
         The pods of all nodes that stay are counted, also on nodes that take no more pods. last_level_only: without
         rules that relaxation may give up.
@@ -110,7 +111,7 @@ def _namespace_labels(problem: SchedulingProblem) -> dict[str, FrozenMap[str, st
 def _classes(
     problem: SchedulingProblem, index: SnapshotIndex, unreadable: dict[PodKey, str]
 ) -> tuple[list[PodClass], Slots]:
-    """The classes of readable pods with their requests (slots included), and the slots."""
+    """Return the classes of readable pods with their requests (slots included), and the slots."""
     replicas: list[Replicas] = []
     for group in Pods.of(problem.pending).groups:
         spec = group.first.spec
@@ -155,7 +156,7 @@ def _masks(
 def _ladders(
     classes: Sequence[PodClass], masks: MaskCompiler, preferences: Preferences, unreadable: dict[PodKey, str]
 ) -> tuple[Ladder, ...]:
-    """The ladder of every class that has one.
+    """Return the ladder of every class that has one.
 
     Classes of one spec share their steps, unless preferences are weighed, which depends on labels too.
     """

@@ -19,7 +19,7 @@ Solve = Callable[[SchedulingProblem], SchedulingPlan]
 
 
 def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPlan, Exception | None]:
-    """The plan, and the first error if pods had to be left out.
+    """Return the plan, and the first error if pods had to be left out.
 
     Raises what `solve` raised if no pod is to blame, or too many are.
     """
@@ -48,7 +48,7 @@ class _Search:
     spent: int = 0
 
     def bad(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-        """The pods among these on which the solver raises."""
+        """Return the pods among these on which the solver raises."""
         if not pods or self.spent >= MOST_TRIES or self._solves(pods):
             return ()
         if len(pods) == 1:

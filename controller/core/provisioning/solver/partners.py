@@ -35,7 +35,7 @@ class Partners:
         self.space = space
 
     def reason(self, group: TopologyGroup, mask: Mask, request: Floats) -> str:
-        """Why no node of a matching pod takes the pod, and what would help; empty if no matching pod runs.
+        """Return why no node of a matching pod takes the pod, and what would help; empty if no matching pod runs.
 
         request: R, of the pod.
         """

@@ -68,7 +68,8 @@ class Preferences:
         """By class index, the preferences ignored for their price, and the premium of each."""
 
     def weighed(self, pod_class: PodClass, *, taints: bool) -> tuple[PodSpec, bool]:
-        """The class's spec without preferences that are too dear, and whether PreferNoSchedule taints are avoided.
+        """Return the class's spec without preferences that are too dear,
+        and whether PreferNoSchedule taints are avoided.
 
         taints: whether there are such taints. Raises ValueError for a node affinity that cannot be read.
         """
@@ -98,7 +99,7 @@ class Preferences:
     def _affordable(
         self, case: _Case, preferences: Iterable[T], costing: Callable[[_Case, T], float], most: float
     ) -> tuple[T, ...]:
-        """The preferences that cost at most `most`; the others are noted."""
+        """Return the preferences that cost at most `most`; the others are noted."""
         kept = []
         for preference in preferences:
             cost = costing(case, preference)
@@ -132,7 +133,7 @@ class Preferences:
         return self._apart(case, selector, rule.topology_key, rule.max_skew)
 
     def _apart(self, case: _Case, selector: LabelSelector | None, key: str, together: int) -> float:
-        """The cost if at most `together` pods that match the selector share a domain of `key`."""
+        """Return the cost if at most `together` pods that match the selector share a domain of `key`."""
         own = case.pod_class
         if len(own) < 2 or not matches(selector, own.labels):
             return case.cost
@@ -155,7 +156,8 @@ class Preferences:
         pins: Requirements | None = None,
         most: float = UNLIMITED,
     ) -> float:
-        """The least share of a new node's cost that a pod of the level pays, with at most `most` such on a node."""
+        """Return the least share of a new node's cost that a pod of the level pays,
+        with at most `most` such on a node."""
         variants = self.masks.variants(level)
         return min(
             (self._launch(self.masks.mask(level, each, pins), request, most) for each in variants), default=np.inf
@@ -172,7 +174,8 @@ class Preferences:
         return cost
 
     def _shares(self, request: Floats) -> Floats:
-        """T: the part of an empty node that a pod takes, by its scarcest resource; infinite where it does not fit."""
+        """Return T: the part of an empty node that a pod takes, by its scarcest resource;
+        infinite where it does not fit."""
         key = request.tobytes()
         taken = self._taken.get(key)
         if taken is None:
@@ -185,7 +188,8 @@ class Preferences:
 
 
 def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[Pod]:
-    """The pods whose preferred anti-affinity may prevent consolidation of their nodes; none if nothing consolidates.
+    """Return the pods whose preferred anti-affinity may prevent consolidation of their nodes;
+    none if nothing consolidates.
 
     Simulations of removals honour an affordable preference too, and so keep apart pods that would fit on one node.
     """
@@ -195,7 +199,7 @@ def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[
 
 
 def wishes(spec: PodSpec) -> bool:
-    """Whether the pods have preferences that may cost something."""
+    """Return whether the pods have preferences that may cost something."""
     soft = any(rule.when_unsatisfiable == "ScheduleAnyway" for rule in spec.topology_spread)
     return soft or bool(spec.preferred_node_affinity or spec.preferred_pod_anti_affinity)
 
@@ -205,7 +209,7 @@ def _dear(cost: float, most: float) -> bool:
 
 
 def _description(preference: object) -> str:
-    """A preference in words that lead to its place in the pod's spec."""
+    """Return a preference in words that lead to its place in the pod's spec."""
     match preference:
         case PreferredTerm():
             return f"node affinity to {term_requirements(preference.term)}"

@@ -44,7 +44,7 @@ class Question:
 
 
 def _slot(name: str) -> str:
-    """Why no new node has the slot."""
+    """Return why no new node has the slot."""
     kind, _, what = name.partition(":")
     if kind == "port":
         protocol, number, _ = what.split("/", 2)
@@ -53,7 +53,7 @@ def _slot(name: str) -> str:
 
 
 def topology_reason(rules: Iterable[UnitRule], partners: Callable[[TopologyGroup], str]) -> str:
-    """What the topology rules of an unplaced pod allow, given the plan's counts.
+    """Explain what the topology rules of an unplaced pod allow, given the plan's counts.
 
     partners: explains an affinity over hosts by the matching pods that run already, or returns an empty text.
     """
@@ -62,7 +62,7 @@ def topology_reason(rules: Iterable[UnitRule], partners: Callable[[TopologyGroup
 
 
 def _rule(rule: UnitRule) -> str:
-    """What one rule allows; empty for spread and anti-affinity over hosts, which a new node always meets."""
+    """Explain what one rule allows; empty for spread and anti-affinity over hosts, which a new node always meets."""
     group, key = rule.group, rule.group.key
     counts = {domain: count for domain, count in sorted(group.max_matched.items()) if count > 0}
     held = f"{len(counts)} nodes" if rule.host else _some([f"{domain}: {count}" for domain, count in counts.items()])
@@ -95,7 +95,7 @@ class Reasons:
         """By Provisioner, the limit that keeps its nodes from the pods explained so far."""
 
     def explain(self, question: Question, skipped: dict[str, str], topology: str = "") -> str:
-        """One sentence for each Provisioner, and one for existing nodes.
+        """Return one sentence for each Provisioner, and one for existing nodes.
 
         skipped: why Provisioners are not used, by name. topology: what `topology_reason` says.
         """
@@ -126,7 +126,7 @@ class Reasons:
         return f"Of the {count} existing nodes {allowed} would do, and none of those has room"
 
     def _pool(self, index: int, question: Question) -> str:
-        """All that keeps the pod from new nodes of one Provisioner; empty if nothing but topology does."""
+        """Explain all that keeps the pod from new nodes of one Provisioner; empty if nothing but topology does."""
         rows = self._admitted(index)
         conflicts = [*self._taints(index, question), *self._labels(rows, question), *self._lacking(rows, question)]
         if conflicts:
@@ -137,7 +137,8 @@ class Reasons:
         return self._resources(allowed, question) or self._limits(index, allowed, question)
 
     def _admitted(self, index: int) -> Bools:
-        """T flags: the options of one Provisioner whose type its requirements allow, with or without capacity now."""
+        """Return T flags: the options of one Provisioner whose type its requirements allow,
+        with or without capacity now."""
         catalog = self.catalog
         rows: Bools = catalog.pool_of == index
         for key, requirement in catalog.pools[index].requirements.items():
@@ -155,7 +156,7 @@ class Reasons:
                 )
 
     def _labels(self, rows: Bools, question: Question) -> Iterator[str]:
-        """What each of the pod's choices asks for that no node of `rows` can have."""
+        """Yield what each of the pod's choices asks for that no node of `rows` can have."""
         for terms in question.level.choices:
             if not terms:
                 yield "an empty node selector term matches no node; remove it"
@@ -176,7 +177,7 @@ class Reasons:
                 yield self._key(rows, requirement)
 
     def _offered(self, rows: Bools, part: int) -> list[str]:
-        """The zones (part 0) or capacity types (part 1) in which something of `rows` is available."""
+        """Return the zones (part 0) or capacity types (part 1) in which something of `rows` is available."""
         some = int(np.bitwise_or.reduce(self.catalog.available[rows], initial=np.uint64(0)))
         return sorted({key[part] for place, key in enumerate(self.catalog.offering_keys) if some >> place & 1})
 
@@ -192,7 +193,7 @@ class Reasons:
         return f"{requirement} is asked for, and its nodes have {_some(values)}"
 
     def _lacking(self, rows: Bools, question: Question) -> Iterator[str]:
-        """Resources that no type of the Provisioner has, and the families that have them."""
+        """Yield the resources that no type of the Provisioner has, and the families that have them."""
         catalog = self.catalog
         for column in question.columns:
             name = catalog.space.names[column]
@@ -214,7 +215,7 @@ class Reasons:
         return f"; did you mean {near[0]}?" if near else "; check its name"
 
     def _nothing_at_once(self, rows: Bools, question: Question) -> str:
-        """Every requirement can be met alone, all of them by nothing that is available."""
+        """Explain that each requirement can be met alone, and all of them by nothing that is available."""
         gone = self._sold_out(rows, question)
         if gone:
             return f"what would do has no capacity now ({_some(gone)}); it is tried again within minutes, or allow more"
@@ -226,7 +227,8 @@ class Reasons:
         )
 
     def _sold_out(self, rows: Bools, question: Question) -> list[str]:
-        """The types of `rows` with an offering that meets every choice of the pod and has no capacity at the moment."""
+        """Return the types of `rows` with an offering that meets every choice of the pod and has no capacity at the
+        moment."""
         catalog, found = self.catalog, set[str]()
         for row in np.flatnonzero(rows).tolist():
             of_pool = catalog.pools[int(catalog.pool_of[row])].requirements
@@ -239,7 +241,7 @@ class Reasons:
         return sorted(found)
 
     def _of_type(self, row: int, term: Requirements) -> bool:
-        """Whether the labels of a row's type, and those that its Provisioner sets, meet a term."""
+        """Return whether the labels of a row's type, and those that its Provisioner sets, meet a term."""
         asked = (requirement for key, requirement in term.items() if key not in OFFERING_LABELS)
         return all(bool(self.catalog.columns.accepts(requirement)[row]) for requirement in asked)
 
@@ -269,12 +271,12 @@ class Reasons:
         return "; ".join(said_of)
 
     def _fits(self, question: Question) -> Bools:
-        """R x T flags: an empty node of the option has enough of the resource."""
+        """Return R x T flags: an empty node of the option has enough of the resource."""
         enough = (self.catalog.allocatable >= question.request[:, None]) | (question.request == 0)[:, None]
         return np.asarray(enough, dtype=np.bool_)
 
     def _limits(self, index: int, allowed: Bools, question: Question) -> str:
-        """Which limit is reached: what it is, what is used and planned, and what the smallest node takes."""
+        """Explain which limit is reached: what it is, what is used and planned, and what the smallest node takes."""
         fits = self._fits(question).all(axis=0) & allowed
         if (fits & self.limits.allows(len(allowed))).any():
             return ""
@@ -299,20 +301,20 @@ class Reasons:
 
 
 def _values(cell: LabelValue) -> Iterable[str]:
-    """The values that a label may get, as far as they can be listed."""
+    """Return the values that a label may get, as far as they can be listed."""
     if isinstance(cell, str):
         return (cell,)
     return () if cell is None or cell.complement else cell.values
 
 
 def _family(requirements: Requirements) -> Iterable[str]:
-    """The family of a type, where it is labelled."""
+    """Return the family of a type, where it is labelled."""
     known = requirements.get(labels.INSTANCE_FAMILY)
     return known.values if known is not None else ()
 
 
 def _has(requirements: Requirements, values: Mapping[str, str]) -> bool:
-    """Whether an offering's zone and capacity type meet the requirements on them."""
+    """Return whether an offering's zone and capacity type meet the requirements on them."""
     return all(key not in requirements or requirements[key].has(value) for key, value in values.items())
 
 
@@ -322,7 +324,7 @@ def _some(values: list[str]) -> str:
 
 
 def near_key(key: str, catalog: CompiledCatalog) -> str:
-    """A hint at a known label key that looks similar, or an empty text."""
+    """Return a hint at a known label key that looks similar, or an empty text."""
     of_pools = {label for pool in catalog.pools for label in pool.requirements}
     known = (catalog.catalog_keys | of_pools | labels.WELL_KNOWN) - {key}
     parts = [candidate for candidate in sorted(known) if key in candidate and candidate != key]

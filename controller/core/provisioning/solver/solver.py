@@ -62,7 +62,8 @@ class Solver:
         self.masks = compiled.masks
 
     def solve(self) -> SchedulingPlan:
-        """The best of the first plan, of first plans in other styles if it leaves pods out, and of the refined plan."""
+        """Return the best of the first plan, of first plans in other styles if it leaves pods out,
+        and of the refined plan."""
         compiled = self.compiled
         rounds = self._sound(PackingStyle())
         plan = self._plan(rounds)
@@ -82,7 +83,8 @@ class Solver:
         return self._with_ignored_preferences(plan)
 
     def _exchanged(self, rounds: Rounds, plan: SchedulingPlan) -> SchedulingPlan:
-        """The plan, which is that of `rounds`, with pods exchanged where a spot node carries most of a workload's."""
+        """Return the plan, which is that of `rounds`, with pods exchanged where a spot node carries most of a
+        workload's."""
         share, index = self.options.spot_pool_share, self.compiled.snapshot_index
         left = len(plan.unplaced)
         if share >= 1.0 or left > len(self.compiled.unreadable) or len(plan.new_nodes) < 2:
@@ -99,7 +101,8 @@ class Solver:
         return plan if dear or len(other.unplaced) > left else other
 
     def _fewer_left(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[Rounds, SchedulingPlan]:
-        """The packing that leaves fewest pods out: in other styles, in turn, and with those that were left in front."""
+        """Return the packing that leaves fewest pods out: in other styles, in turn,
+        and with those that were left in front."""
 
         def try_styles(styles: Iterable[PackingStyle], early: frozenset[int] = frozenset()) -> None:
             nonlocal rounds, plan
@@ -121,7 +124,8 @@ class Solver:
         return rounds, plan
 
     def _refined(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[SchedulingPlan, float | None]:
-        """The plan for less money, and the least that any for the same pods could cost ($/hour), if that is proven.
+        """Return the plan for less money, and the least that any for the same pods could cost ($/hour),
+        if that is proven.
 
         `rounds` then has the plan's packing.
         """
@@ -149,7 +153,7 @@ class Solver:
         return plan, least
 
     def _repacked(self, rounds: Rounds, plan: SchedulingPlan, budget: float) -> SchedulingPlan:
-        """The plan of refinement, whose packing `rounds` then has, or this one if that is no better."""
+        """Return the plan of refinement, whose packing `rounds` then has, or this one if that is no better."""
         packer = refine(rounds, self.compiled.limits(), budget)
         if packer is not None:
             first, rounds.packer = rounds.packer, packer
@@ -160,7 +164,7 @@ class Solver:
         return plan
 
     def _sound(self, style: PackingStyle, early: frozenset[int] = frozenset()) -> Rounds:
-        """A first packing in one style in which all required rules hold. `early`: see `Rounds`."""
+        """Return a first packing in one style in which all required rules hold. `early`: see `Rounds`."""
         rounds = self.attempt(style, early=early)
         broken = rounds.broken()
         if not broken:
@@ -180,7 +184,7 @@ class Solver:
         return min(candidates, key=lambda each: each.left)
 
     def attempt(self, style: PackingStyle, *, careful: bool = False, early: frozenset[int] = frozenset()) -> Rounds:
-        """A first packing in one style. `careful`: one class and one unit at a time. `early`: see `Rounds`."""
+        """Return a first packing in one style. `careful`: one class and one unit at a time. `early`: see `Rounds`."""
         packer = Packer(self.masks, self.compiled.limits(), self.options, style, self.compiled.attached)
         topology, domains = self.compiled.topology(packer.hosts)
         progress = [Progress(each.pod_class, each.steps, len(each.pod_class)) for each in self.compiled.ladders]
@@ -189,16 +193,16 @@ class Solver:
         return rounds
 
     def _tied(self) -> bool:
-        """Whether rules tie pods to each other, so that what is placed depends on the order of placement."""
+        """Return whether rules tie pods to each other, so that what is placed depends on the order of placement."""
         specs = [ladder.pod_class.spec for ladder in self.compiled.ladders]
         return any(s.topology_spread or s.required_pod_affinity or s.required_pod_anti_affinity for s in specs)
 
     def _rank(self, plan: SchedulingPlan) -> tuple[int, float, int]:
-        """Fewest pods left out first, then the least cost ($/hour), then the fewest pods on new nodes."""
+        """Rank by the fewest pods left out, then the least cost ($/hour), then the fewest pods on new nodes."""
         return len(plan.unplaced), self._cost(plan), sum(len(node.pods) for node in plan.new_nodes)
 
     def _cost(self, plan: SchedulingPlan) -> float:
-        """$/hour: all that the nodes cost, with the premiums for weight."""
+        """Return the $/hour: all that the nodes cost, with the premiums for weight."""
         provisioners = [pool.provisioner for pool in self.masks.catalog.pools]
         premiums = weight_premiums([p.weight for p in provisioners], self.options.weight_premium).tolist()
         premium = dict(zip((p.name for p in provisioners), premiums, strict=True))
@@ -220,7 +224,8 @@ class Solver:
         )
 
     def _reason(self, rounds: Rounds, one: Progress) -> tuple[str, Mapping[str, str]]:
-        """Why pods of a class were left out, in terms of what their last step requires; limits, by Provisioner."""
+        """Return why pods of a class were left out, in terms of what their last step requires;
+        limits, by Provisioner."""
         space, existing, packer = self.masks.catalog.space, self.masks.existing, rounds.packer
         number, level, choices = one.steps[-1]
         request = space.vector(one.pod_class.requests)
@@ -237,7 +242,7 @@ class Solver:
         return text, FrozenMap(reasons.limited)
 
     def _with_ignored_preferences(self, plan: SchedulingPlan) -> SchedulingPlan:
-        """The plan with the preferences that it ignores; pods on existing nodes may have theirs there."""
+        """Return the plan with the preferences that it ignores; pods on existing nodes may have theirs there."""
         if not self.compiled.ignored_preferences:
             return plan
         on_new_nodes = {key for planned in plan.new_nodes for key in planned.pods}

@@ -18,7 +18,7 @@ CPU = "cpu"
 
 
 def even_zones(plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
-    """The plan whose new nodes stand so that no zone has more than its share of a Provisioner's CPU.
+    """Return the plan whose new nodes stand so that no zone has more than its share of a Provisioner's CPU.
 
     A node moves by naming the offerings of its new zone first; all others are named where those have no capacity, so
     that no pod waits for the balance. Nodes that may stand in one zone only stay.
@@ -37,7 +37,7 @@ def even_zones(plan: SchedulingPlan, problem: SchedulingProblem, options: SolveO
 def _evened(
     nodes: Sequence[PlannedNode], places: Sequence[int], problem: SchedulingProblem, aim: ZoneBalance
 ) -> Iterator[tuple[int, PlannedNode]]:
-    """The nodes at these places that change; all are of one Provisioner."""
+    """Yield the nodes at these places that change; all are of one Provisioner."""
     name = nodes[places[0]].provisioner
     if aim.max_share >= 1.0:
         return
@@ -70,7 +70,7 @@ def _evened(
 
 
 def zone_load(nodes: Iterable[StateNode], provisioner: str, aim: ZoneBalance, without: Set[str] = frozenset()) -> Load:
-    """What stands of the Provisioner's, or of all that topology hints count: nodes that leave and `without` aside.
+    """Return the CPU by zone of the Provisioner's nodes, or of all that topology hints count, without nodes that leave.
 
     Nodes of ours that still start count, since they will be Ready.
     """
@@ -82,7 +82,7 @@ def zone_load(nodes: Iterable[StateNode], provisioner: str, aim: ZoneBalance, wi
 
 
 def planned_load(nodes: Sequence[PlannedNode], catalog: Catalog) -> Load:
-    """What nodes that are planned will add."""
+    """Return the CPU by zone of planned nodes."""
     names = {node.provisioner for node in nodes}
     cpu = {(name, kind.name): kind.allocatable.get(CPU, 0) for name in names for kind in catalog.get(name, ())}
     return Load.of((node.offering.zone, cpu.get((node.provisioner, node.offering.instance_type), 0)) for node in nodes)
@@ -96,7 +96,8 @@ def _counts(node: StateNode, provisioner: str, aim: ZoneBalance) -> bool:
 
 
 def _targets(node: PlannedNode, premium: float) -> dict[str, tuple[PricedOffering, ...]]:
-    """By zone the offerings that the node would name there: up to as many as now, at a mean cost within the premium."""
+    """Return, by zone the offerings that the node would name there:
+    up to as many as now, at a mean cost within the premium."""
     named = node.named
     most = (1.0 + premium) * _cost(node.offering, named)
     by_zone: defaultdict[str, list[PricedOffering]] = defaultdict(list)
@@ -126,7 +127,7 @@ def _planned_zones(
 
 
 def _cost(first: PricedOffering, named: Sequence[PricedOffering]) -> float:
-    """What EC2's choice among the offerings costs, $/hour: on demand it is the first, for spot any of them."""
+    """Return what EC2's choice among the offerings costs, $/hour: on demand it is the first, for spot any of them."""
     return first.cost if first.capacity_type != SPOT else fmean(offering.cost for offering in named)
 
 
@@ -140,7 +141,8 @@ def _moved(node: PlannedNode, named: tuple[PricedOffering, ...], move: Move, bef
 
 
 def _kept(node: PlannedNode, crowded: Set[str]) -> PlannedNode:
-    """A node that stays where it is planned: EC2 may choose neither a crowded zone for it nor, in one, another."""
+    """Return a node that stays where it is planned: EC2 may choose neither a crowded zone for it nor, in one,
+    another."""
     own = node.offering.zone
     named = tuple(o for o in node.named if o.zone == own or not {own, o.zone} & crowded)
     return node if named == node.named else replace(node, first_choice=named)

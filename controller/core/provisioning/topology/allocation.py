@@ -130,7 +130,7 @@ class Allocator:
         return _Remaining(bundle, domains, bundle.count)
 
     def domains_of(self, bundle: Bundle) -> list[JointDomain]:
-        """Every joint domain that labels and room permit to the bundle. Shared: do not change it."""
+        """Return every joint domain that labels and room permit to the bundle. Shared: do not change it."""
         repelled = self._repelled(bundle.rules.repelling)
         base = self.masks.mask(bundle.level, bundle.choices, repelled, bundle.tolerations)
         filters = self._filters(bundle) if self.style.certain_counts else ()
@@ -142,7 +142,7 @@ class Allocator:
         return domains
 
     def _filters(self, bundle: Bundle) -> tuple[NodeFilter, ...]:
-        """The first node filters of required spreads that match the unit, each once."""
+        """Return the first node filters of required spreads that match the unit, each once."""
         groups = [rule.group for rule in bundle.rules.domain if rule.matched and rule.group.required]
         filters = (group.key.node_filter for group in groups if group.key.kind is RuleKind.SPREAD)
         return tuple(dict.fromkeys(each for each in filters if each != EVERY_NODE))[:MOST_FILTERS]
@@ -155,7 +155,7 @@ class Allocator:
         narrow: Callable[[Requirements], Mask],
         filters: Sequence[NodeFilter],
     ) -> list[JointDomain]:
-        """Every joint domain whose nodes, existing or new, can hold a unit.
+        """Return every joint domain whose nodes, existing or new, can hold a unit.
 
         base: the bundle's mask over all domains. repelled: domains that are excluded. narrow: the mask for some pins.
         filters: domains are split into the nodes that pass and those that do not.
@@ -249,7 +249,7 @@ class Allocator:
 
 
 def _merged(allocations: Iterable[Allocation]) -> list[Allocation]:
-    """One allocation for each bundle and joint domain, in the order of the first of each."""
+    """Return one allocation for each bundle and joint domain, in the order of the first of each."""
     merged: dict[tuple[int, tuple[str, ...] | None], Allocation] = {}
     for each in allocations:
         key = (id(each.bundle), each.domain.values if each.domain is not None else None)
@@ -265,7 +265,7 @@ def _pin(key: str, value: str) -> Requirement:
 
 
 def _affinity_alone(remaining: _Remaining) -> bool:
-    """Whether no spread or anti-affinity restricts the units, so that one domain may take all of them."""
+    """Return whether no spread or anti-affinity restricts the units, so that one domain may take all of them."""
     return not any(
         rule.matched and (rule.obeys or rule.group.required) and rule.group.key.kind is not RuleKind.AFFINITY
         for rule, _ in remaining.rules
@@ -273,7 +273,8 @@ def _affinity_alone(remaining: _Remaining) -> bool:
 
 
 def _even_rounds(remaining: _Remaining) -> list[tuple[JointDomain, int]]:
-    """Whole rounds over all domains in one step, where a single spread applies and all domains have equal counts.
+    """Return whole rounds over all domains in one step, where a single spread applies and all domains have equal
+    counts.
 
     The result is that of unit after unit, for thousands of replicas at once.
     """
@@ -291,7 +292,7 @@ def _even_rounds(remaining: _Remaining) -> list[tuple[JointDomain, int]]:
 
 
 def _best(remaining: _Remaining, followers: Followers, *, considerate: bool) -> JointDomain | None:
-    """The permitted joint domain with the lowest score; None: no domain is permitted.
+    """Return the permitted joint domain with the lowest score; None: no domain is permitted.
 
     considerate: a domain where a rule of units placed before would no longer hold is not permitted.
 
@@ -332,7 +333,7 @@ def _best(remaining: _Remaining, followers: Followers, *, considerate: bool) -> 
 
 
 def _most_before(rule: UnitRule) -> float:
-    """Spread: the matched pods that a domain may have at most before one more unit keeps maxSkew.
+    """Return, of a spread, the matched pods that a domain may have at most before one more unit keeps maxSkew.
 
     It also applies to units that the spread only counts: they would break it for the pods that obey it.
     """
@@ -343,7 +344,8 @@ def _most_before(rule: UnitRule) -> float:
 
 
 def _permits(rule: UnitRule, value: str) -> bool:
-    """Whether affinity and anti-affinity allow one more unit in the domain; of spread, whether it has the label."""
+    """Return whether affinity and anti-affinity allow one more unit in the domain;
+    of spread, whether it has the label."""
     group = rule.group
     kind = group.key.kind
     if value == ABSENT:

@@ -80,7 +80,7 @@ class Bundler:
         return [places for _, places in sorted(components.items())]
 
     def _bundle(self, bundles: list[Bundle]) -> Bundle | None:
-        """The next attempt for a component: all owners; one pod of each owner; then each owner alone.
+        """Return the next attempt for a component: all owners; one pod of each owner; then each owner alone.
 
         First together with their targets. When all of that failed, targets are placed on their own for one round; only
         if none of them found a place do owners go without targets. None: nothing to try in this round.
@@ -126,7 +126,8 @@ class Bundler:
         return self._cut_to_fit(sorted(chosen, key=lambda bundle: bundle.name), counts)
 
     def _cut_to_fit(self, bundles: list[Bundle], counts: dict[int, int]) -> Bundle | None:
-        """The largest even cut of the unit that some node can hold, by bisection; None: not even one pod of each."""
+        """Return the largest even cut of the unit that some node can hold, by bisection;
+        None: not even one pod of each."""
         whole = self._joined(bundles, counts)
         if self._fits(whole):
             return whole
@@ -144,7 +145,7 @@ class Bundler:
         return best
 
     def _joined(self, bundles: list[Bundle], counts: dict[int, int]) -> Bundle:
-        """One colocated unit of these bundles' classes, with so many pods of each."""
+        """Return one colocated unit of these bundles' classes, with so many pods of each."""
         members = tuple(
             BundleMember(member.pod_class, counts[bundle.pod_class.index], member.number)
             for bundle in bundles
@@ -165,7 +166,7 @@ class Bundler:
         )
 
     def _fits(self, bundle: Bundle) -> bool:
-        """Whether some node can hold the unit, and its members' rules allow them to share a host."""
+        """Return whether some node can hold the unit, and its members' rules allow them to share a host."""
         for rule in bundle.rules:
             if rule.group.key.kind is RuleKind.SPREAD and rule.obeys and rule.matched > rule.group.key.max_skew:
                 return False
@@ -175,7 +176,8 @@ class Bundler:
         return bool(np.isfinite(self.domains.cost(mask, bundle.request)))
 
     def _has_an_order(self, bundle: Bundle) -> bool:
-        """Whether kube-scheduler could bind the members in some order, each finding the affinity that it asks for."""
+        """Return whether kube-scheduler could bind the members in some order,
+        each finding the affinity that it asks for."""
         waiting, there = list(bundle.members), set[int]()
         while waiting:
             for member in waiting:
@@ -190,7 +192,7 @@ class Bundler:
         return True
 
     def _repels_itself(self, bundle: Bundle) -> bool:
-        """Whether a pod of the unit has anti-affinity to another pod of it."""
+        """Return whether a pod of the unit has anti-affinity to another pod of it."""
         owners: dict[int, int] = defaultdict(int)
         matched: dict[int, int] = defaultdict(int)
         alone: dict[int, bool] = {}

@@ -112,7 +112,7 @@ class Bundle:
 
 
 def unit_rules(topology: Topology, members: tuple[BundleMember, ...]) -> tuple[UnitRule, ...]:
-    """The rules of a unit, sorted by group."""
+    """Return the rules of a unit, sorted by group."""
     rules = ((rule, member.pods) for member in members for rule in topology.rules(member.pod_class, member.number))
     return tuple(sorted(summed(rules), key=lambda rule: rule.group.index))
 
@@ -137,7 +137,7 @@ def summed(rules: Iterable[tuple[UnitRule, int]]) -> list[UnitRule]:
 
 
 def host_rules(rules: tuple[UnitRule, ...], *, colocated: bool) -> tuple[UnitRule, ...]:
-    """The rules over hosts.
+    """Return the rules over hosts.
 
     A colocated unit satisfies its own affinity, unless matching pods run already: kube-scheduler then lets no pod be
     the first on another host.

@@ -38,7 +38,7 @@ class Domains:
         self._launchable_bits: Bits = np.zeros(len(self.catalog), dtype=np.uint64)
 
     def values(self, key: str, mask: Mask) -> list[str]:
-        """The values of `key` on nodes that the mask allows, sorted. Shared: do not change it."""
+        """Return the values of `key` on nodes that the mask allows, sorted. Shared: do not change it."""
         values = self._values.get((key, mask.index))
         if values is None:
             on_existing = _held(self.masks.existing.column(key), mask.existing)
@@ -46,7 +46,7 @@ class Domains:
         return values
 
     def _launchable(self, key: str, bits: Bits) -> set[str]:
-        """The values of `key` on nodes that could be launched with these offering bits (T sets)."""
+        """Return the values of `key` on nodes that could be launched with these offering bits (T sets)."""
         if key in OFFERING_LABELS:
             every = int(np.bitwise_or.reduce(bits)) if len(bits) else 0
             place = 0 if key == labels.ZONE else 1
@@ -54,7 +54,8 @@ class Domains:
         return _held(self.catalog.columns.column(key), bits != 0)
 
     def cost(self, mask: Mask, request: Floats) -> float:
-        """$/hour for a unit on its cheapest node: the node's price, times the unit's largest part of any resource.
+        """Return the $/hour for a unit on its cheapest node: the node's price,
+        times the unit's largest part of any resource.
 
         0 where an existing node has room; infinite where no node holds it.
         """
@@ -83,7 +84,7 @@ class Domains:
             self._launchable_bits = self._launchable_bits | mask.bits
 
     def _filter(self, node_filter: NodeFilter) -> tuple[Bits, Bools]:
-        """The nodes that pass a filter: T sets of offering bits, and C flags."""
+        """Return the nodes that pass a filter: T sets of offering bits, and C flags."""
         passing = self._filters.get(node_filter)
         if passing is None:
             bits, flags = self.catalog.available, np.ones(len(self.cluster_nodes.nodes), dtype=np.bool_)
@@ -100,24 +101,25 @@ class Domains:
         return passing
 
     def eligible(self, group: TopologyGroup) -> Bools:
-        """C flags: whether the group counts the node's pods."""
+        """Return C flags: whether the group counts the node's pods."""
         return self._filter(group.key.node_filter)[1] & self._stays
 
     def universe(self, group: TopologyGroup) -> frozenset[str]:
-        """The domains over which a spread takes its minimum: of existing nodes, and of those that may be launched."""
+        """Return the domains over which a spread takes its minimum:
+        of existing nodes, and of those that may be launched."""
         key = group.key.key
         on_existing = _held(self.cluster_nodes.columns.column(key), self.eligible(group))
         launchable = self._launchable(key, self._filter(group.key.node_filter)[0] & self._launchable_bits)
         return frozenset(on_existing | _allowed(launchable, group))
 
     def counted(self, group: TopologyGroup, mask: Mask) -> tuple[bool, bool]:
-        """Whether the group surely, or maybe, counts pods on nodes that the mask allows."""
+        """Return whether the group surely, or maybe, counts pods on nodes that the mask allows."""
         if group.key.kind is not RuleKind.SPREAD or group.key.node_filter == EVERY_NODE:
             return True, True
         return self._passing(group.key.node_filter, mask)
 
     def _passing(self, node_filter: NodeFilter, mask: Mask) -> tuple[bool, bool]:
-        """Whether all, or some, of the nodes that the mask allows pass the filter."""
+        """Return whether all, or some, of the nodes that the mask allows pass the filter."""
         key = (node_filter, mask.index)
         answer = self._counted.get(key)
         if answer is None:
@@ -129,7 +131,7 @@ class Domains:
         return answer
 
     def split(self, node_filter: NodeFilter, mask: Mask) -> list[tuple[str, Mask]]:
-        """The mask's nodes that pass the filter, and those that do not, as masks with a name for each part."""
+        """Return the mask's nodes that pass the filter, and those that do not, as masks with a name for each part."""
         surely, maybe = self._passing(node_filter, mask)
         if surely or not maybe:
             return [("", mask)]
@@ -142,13 +144,13 @@ class Domains:
 
 
 def _labelled(column: tuple[Ints, list[LabelValue]]) -> Bools:
-    """Per row of a label column, whether it has the label; one left open may yet get it."""
+    """Return for each row of a label column whether it has the label; one left open may yet get it."""
     codes, cells = column
     return np.asarray(np.array([cell is not None for cell in cells], dtype=np.bool_)[codes], dtype=np.bool_)
 
 
 def _held(column: tuple[Ints, list[LabelValue]], rows: Bools) -> set[str]:
-    """The values of a label column on some of its rows; of labels left open, the values that are listed."""
+    """Return the values of a label column on some of its rows; of labels left open, the values that are listed."""
     codes, cells = column
     values: set[str] = set()
     for cell in (cells[code] for code in set(codes[rows].tolist())):
@@ -160,7 +162,7 @@ def _held(column: tuple[Ints, list[LabelValue]], rows: Bools) -> set[str]:
 
 
 def _allowed(values: set[str], group: TopologyGroup) -> set[str]:
-    """Of these values those that the pods' own selectors allow: a Provisioner may leave open more of them."""
+    """Return the values that the pods' own selectors allow: a Provisioner may leave open more of them."""
     key, choices = group.key.key, group.key.node_filter.choices
     return {
         value

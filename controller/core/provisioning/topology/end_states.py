@@ -44,7 +44,7 @@ class _GroupStates:
     counts_least: Bools
 
     def hold(self, units: Ints) -> Bools:
-        """N flags for N states (N x D units)."""
+        """Return N flags for N states (N x D units)."""
         new, bound = units @ self.matches, units @ self.obeys
         counts = new + self.matched
         kind = self.group.key.kind
@@ -62,7 +62,7 @@ class _GroupStates:
         return np.asarray(~repelled.any(axis=1), dtype=np.bool_)
 
     def _least(self, counts: Floats) -> Floats:
-        """N x 1: the global minimum of a spread."""
+        """Return N x 1: the global minimum of a spread."""
         domains = self.group.domains
         if not domains or len(domains) < self.group.key.min_domains:
             return np.zeros((len(counts), 1))
@@ -87,7 +87,7 @@ class EndStates:
         ]
 
     def hold(self, units: Ints) -> Bools:
-        """N flags: whether every rule holds in each of N states (N x D units)."""
+        """Return N flags: whether every rule holds in each of N states (N x D units)."""
         flags = np.ones(len(units), dtype=np.bool_)
         for each in self.groups:
             flags[flags] = each.hold(units[flags])
@@ -97,7 +97,9 @@ class EndStates:
 def whole_states(
     of_kind: Sequence[Ints], counts: Sequence[int], most: Floats, ends: EndStates | None
 ) -> list[Ints] | None:
-    """The end states in which every rule holds, part by part: kinds that share a rule are a part. None: too many.
+    """Return the end states in which every rule holds, part by part: kinds that share a rule are a part.
+
+    None: too many.
 
     of_kind, counts: the items of each kind, and its units. most: D, units of each item. Each part is S x D units.
     """
@@ -123,7 +125,7 @@ def whole_states(
 
 
 def _ways(count: int, most: Floats) -> Ints:
-    """N x D: the ways to part so many units among D items, of each at most so many."""
+    """Return N x D: the ways to part so many units among D items, of each at most so many."""
     shape = tuple((most + 1).astype(np.int64).tolist())
     if np.prod([float(each) for each in shape]) > 50 * MOST_WAYS:
         return np.zeros((MOST_WAYS + 1, len(most)), dtype=np.int64)
@@ -132,7 +134,8 @@ def _ways(count: int, most: Floats) -> Ints:
 
 
 def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], standing: Standing) -> float:
-    """The most units with these rules that can stand in a domain. batch: by group, the planned pods that it counts."""
+    """Return the most units with these rules that can stand in a domain.
+    batch: by group, the planned pods that it counts."""
     most = np.inf
     for rule, place in rules.positioned:
         group, value = rule.group, domain.values[place]

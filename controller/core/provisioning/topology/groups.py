@@ -87,7 +87,7 @@ class TopologyGroup:
     """Some owner's rule is required."""
 
     def global_minimum(self, *, without_unconstrained: bool = False) -> int:
-        """Spread: the least count of any domain; 0 where there are fewer domains than minDomains."""
+        """Return, of a spread, the least count of any domain; 0 where there are fewer domains than minDomains."""
         if not self.domains or len(self.domains) < self.key.min_domains:
             return 0
         matched = self.min_matched.get
@@ -147,7 +147,7 @@ _RulesKey = tuple[int, str, FrozenMap[str, str] | None]
 
 
 def _asks_own_labels(level: RelaxationLevel) -> bool:
-    """Whether a rule depends on the labels of the pod that has it (matchLabelKeys, mismatchLabelKeys)."""
+    """Return whether a rule depends on the labels of the pod that has it (matchLabelKeys, mismatchLabelKeys)."""
     terms = (*level.affinity, *level.anti_affinity)
     return any(constraint.match_label_keys for constraint in level.spread) or any(
         term.match_label_keys or term.mismatch_label_keys for term in terms
@@ -193,7 +193,8 @@ class Topology:
         self._own[(pod_class.index, number)] = own.identity
 
     def _rules_of(self, pod_class: PodClass, level: RelaxationLevel) -> _OwnRules:
-        """The level's rules; classes at the same level share them unless a rule depends on the pods' own labels."""
+        """Return the level's rules; classes at the same level share them unless a rule depends on the pods' own
+        labels."""
         key: _RulesKey = (id(level), pod_class.namespace, None)
         rules = self._rules.get(key)
         if rules is None and _asks_own_labels(level):
@@ -236,7 +237,8 @@ class Topology:
             yield group, term in pod_class.spec.required_pod_anti_affinity
 
     def _affinity(self, pod_class: PodClass, level: RelaxationLevel) -> list[tuple[TopologyGroup, bool]]:
-        """Required terms count the pods that match all of them (InterPodAffinity); preferred ones are groups each."""
+        """Return the groups of affinity terms. Required ones count the pods that match all of them (InterPodAffinity);
+        preferred ones are groups each."""
         required = pod_class.spec.required_pod_affinity
         joint = tuple(sorted({self._selector(pod_class, term) for term in required}))
         groups = [(self._group(GroupKey(RuleKind.AFFINITY, t.topology_key, joint)), True) for t in required]
@@ -249,7 +251,8 @@ class Topology:
         return term_selector(self.index, term, pod_class.namespace, pod_class.labels)
 
     def rules(self, pod_class: PodClass, number: int) -> tuple[UnitRule, ...]:
-        """The rules of one pod of a class at a level: every group that it owns or is matched by, sorted by index.
+        """Return the rules of one pod of a class at a level: every group that it owns or is matched by,
+        sorted by index.
 
         Classes with equal rules get the same tuple object.
         """

@@ -35,7 +35,7 @@ class HostCounts:
         self._owners[group][row] += owners
 
     def counts(self, group: int, rows: int) -> tuple[Floats, Floats]:
-        """Matched pods and owners on each of the first `rows` rows. Shared: do not change them."""
+        """Return matched pods and owners on each of the first `rows` rows. Shared: do not change them."""
         return self._matched[group][:rows], self._owners[group][:rows]
 
     def grow(self, room: int) -> None:
@@ -51,7 +51,7 @@ class HostCounts:
         return np.zeros(self._room)
 
     def admits(self, rule: UnitRule, rows: slice) -> Bools | None:
-        """Per row, whether the rule allows one more unit; None: on every row."""
+        """Return for each row whether the rule allows one more unit; None: on every row."""
         key, matched = rule.group.key, self._matched[rule.group.index][rows]
         if key.kind is RuleKind.AFFINITY:
             return matched > 0 if rule.obeys else None
@@ -67,7 +67,7 @@ class HostCounts:
         return within if rule.obeys else within | (owners == 0)
 
     def cap(self, rule: UnitRule, rows: Ints) -> Floats | float:
-        """How many units the rule allows on each of these rows, all of which it admits one unit to."""
+        """Return how many units the rule allows on each of these rows, all of which it admits one unit to."""
         key = rule.group.key
         if key.kind is RuleKind.AFFINITY or not rule.matched:
             return np.inf
@@ -79,19 +79,19 @@ class HostCounts:
         return left if rule.obeys else np.where(self._owners[rule.group.index][rows] > 0, left, np.inf)
 
     def _binding(self, rule: UnitRule, rows: slice | Ints) -> Floats:
-        """Per row, the matched pods that count for a spread."""
+        """Return for each row the matched pods that count for a spread."""
         matched = self._matched[rule.group.index][rows]
         if self._constrained_first:
             matched = matched - self._unconstrained[rule.group.index][rows]
         return matched
 
     def _limits(self, rule: UnitRule) -> bool:
-        """Whether a spread limits the unit: the unit obeys it, or would break it for pods that do."""
+        """Return whether a spread limits the unit: the unit obeys it, or would break it for pods that do."""
         last = self._constrained_first and rule.unconstrained
         return rule.obeys or (rule.matched > 0 and rule.group.required and not last)
 
     def empty_cap(self, rule: UnitRule) -> float:
-        """How many units an empty row may take."""
+        """Return how many units an empty row may take."""
         key = rule.group.key
         if key.kind is RuleKind.AFFINITY:
             return 0.0 if rule.obeys else np.inf

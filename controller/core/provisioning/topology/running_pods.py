@@ -33,13 +33,13 @@ class RunningPods:
         return (one for one in running if stays[one.node] and (one.pod.namespace, one.pod.name) not in self._batch())
 
     def repelling(self) -> Iterator[tuple[RunningPod, PodAffinityTerm]]:
-        """Every required anti-affinity term of a running pod."""
+        """Yield every required anti-affinity term of a running pod."""
         for one in self._here(self._around.repelling):
             for term in one.pod.spec.required_pod_anti_affinity:
                 yield one, term
 
     def matched(self, selector: int) -> list[RunningPod]:
-        """The running pods that a selector matches. To be called after all selectors were added to the index."""
+        """Return the running pods that a selector matches. To be called after all selectors were added to the index."""
         if self._matched is None:
             by_selector: dict[int, list[RunningPod]] = defaultdict(list)
             for (namespace, labels), running in self._around.alike.items():
@@ -51,7 +51,7 @@ class RunningPods:
         return self._matched.get(selector, [])
 
     def matching(self, selectors: tuple[int, ...]) -> list[RunningPod]:
-        """The running pods that all of some selectors match."""
+        """Return the running pods that all of some selectors match."""
         running = self.matched(selectors[0])
         for selector in selectors[1:]:
             also = {id(one) for one in self.matched(selector)}
@@ -60,13 +60,13 @@ class RunningPods:
 
 
 def term_selector(index: SelectorIndex, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> int:
-    """The number of an affinity term's selector, for a pod of this namespace with these labels."""
+    """Return the number of an affinity term's selector, for a pod of this namespace with these labels."""
     selector = with_label_keys(term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys)
     return index.add(selector, index.namespaces(term, namespace))
 
 
 def selector_keys(specs: Iterable[PodSpec]) -> frozenset[str]:
-    """The pod label keys that selectors of these specs refer to."""
+    """Return the pod label keys that selectors of these specs refer to."""
     keys: set[str] = set()
     for spec in specs:
         terms = [*spec.required_pod_affinity, *spec.required_pod_anti_affinity]

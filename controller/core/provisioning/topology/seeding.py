@@ -36,7 +36,7 @@ def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[
 
 
 def _counts(group: TopologyGroup, one: RunningPod) -> bool:
-    """Whether the group counts the pod: a terminating one still repels others, but nothing else relies on it."""
+    """Return whether the group counts the pod: a terminating one still repels others, but nothing else relies on it."""
     return group.key.kind is RuleKind.ANTI_AFFINITY or not one.pod.terminating
 
 
