@@ -221,7 +221,7 @@ class AWSProvider:
         return replace(status, ami_family=self._family_name(template))
 
     def _family_name(self, template: AWSNodeTemplate) -> str:
-        """Return the AMI family of its nodes; empty with a launch template, or while EKS tells no version."""
+        """Return the AMI family of its nodes; empty with a launch template, or while the version is unknown."""
         if template.launch_template is not None or template.ami_family:
             return template.ami_family or ""
         try:

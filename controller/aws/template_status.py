@@ -36,11 +36,11 @@ def resolve_status(template: AWSNodeTemplate, subnets: Subnets, security_groups:
     needs_groups = template.launch_template is None or bool(template.security_group_selector)
     matching_groups = answer(lambda: security_groups.matching(template)) if needs_groups else ()
     closed = frozenset(subnet.id for subnet in found or () if subnets.closed(subnet))
-    told = tuple(problems), tuple(unanswered)
     return TemplateStatus(
         matching_subnets,
         matching_groups,
-        *told,
+        tuple(problems),
+        tuple(unanswered),
         free_addresses=free,
         pod_subnets=tuple((subnet.id, subnet.zone) for subnet in for_pods),
         closed_subnets=closed,

@@ -67,7 +67,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run; exit with MISUSE for a ValidationError, FAILED for any other error, all of them without a traceback.
 
-        NODELESS_TRACEBACK=1 shows the traceback of what nobody expected.
+        NODELESS_TRACEBACK=1 shows the traceback of an unexpected error.
         """
         try:
             return super().invoke(ctx)

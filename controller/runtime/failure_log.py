@@ -61,8 +61,8 @@ class FailureLog:
     def recovered(self, who: Hashable, *, but: Collection[Hashable] = (), **fields: object) -> None:
         """Note that `who` met none of its failures again, except those in `but`.
 
-        A failure ends when it affects nobody any more: then it is logged how long and how often it occurred. Those with
-        the same words that end together are one line.
+        A failure ends when it affects no caller any more: its duration and its number of occurrences are logged. Those
+        with the same words that end together are one line.
         """
         if not self._open:
             return

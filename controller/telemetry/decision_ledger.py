@@ -36,7 +36,7 @@ MOST_ENTRIES = 2000
 MOST_BYTES = 192 * 1024
 """Of the compact form: a ConfigMap has room for 1 MiB, and etcd keeps old versions for a while."""
 MOST_UNPACKED_BYTES = 16 * 2**20
-"""Of the stored form: several times what MOST_ENTRIES come to."""
+"""Of the stored form: several times the size of MOST_ENTRIES entries."""
 MOST_SHOWN = 2000
 _FILTERS = ("kind", "method", "subject", "provisioner", "since", "limit")
 

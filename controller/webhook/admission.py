@@ -37,7 +37,7 @@ class UnreadableReviewError(NodelessError):
 
 @dataclass(slots=True)
 class Known:
-    """What warnings about a Provisioner are made from; of what is not known nothing is said.
+    """What warnings about a Provisioner are made from; what is not known gives no warning.
 
     instance_types: those that some region sells. provisioners: gives those of the cluster, once they are watched.
     """

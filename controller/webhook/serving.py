@@ -126,8 +126,8 @@ class Webhook:
             held = self._renew(document, held, reason)
         if held is None:
             return
-        if mended := write_trust(self._kube, held.authorities):
-            _log.info("Webhook certificate is trusted", configurations=mended)
+        if written := write_trust(self._kube, held.authorities):
+            _log.info("Webhook certificate is trusted", configurations=written)
         if held != self._served and (self._served is None or held == self._next):
             self._server.use(held)
             self._served = held

@@ -78,11 +78,11 @@ def test_template_that_selects_nothing_says_so_for_each_selector(cloud: Cloud, l
 @pytest.mark.parametrize(
     ("own", "of_pods", "said"),
     [
-        (20, None, ["20 free addresses: room for 1 node like those that stand (20 each)"]),
+        (20, None, ["20 free addresses: room for 1 node like the existing ones (20 each)"]),
         (59, None, ["59 free addresses: room for 2 nodes"]),
         (60, None, []),
         (40, 30, ["subnet subnet-p in a (of pods) has 30 free addresses: room for 1 node"]),
-        (31, 600, ["31 free addresses: room for 31 nodes like those that stand (1 each)"]),
+        (31, 600, ["31 free addresses: room for 31 nodes like the existing ones (1 each)"]),
     ],
 )
 def test_a_subnet_in_which_few_nodes_fit_is_named_with_how_many(

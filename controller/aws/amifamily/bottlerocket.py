@@ -2,7 +2,7 @@
 
 Source: Bottlerocket's settings reference (settings.kubernetes). Karpenter v0.27 dropped keys under settings.kubernetes
 that it did not know from the user's TOML; here all are kept but those that the controller must set. As in v0.27,
-podsPerCore, evictionSoft and the pod grace period have no setting and are not passed on; provisioner_advice tells so.
+podsPerCore, evictionSoft and the pod grace period have no setting and are not passed on; provisioner_advice says so.
 """
 
 from __future__ import annotations

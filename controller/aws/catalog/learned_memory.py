@@ -2,8 +2,8 @@
 
 EC2 states a type's nominal memory; the kubelet sees less, by an overhead of hypervisor, firmware and kernel (2 to 8 %).
 Karpenter v0.27 subtracts 7.5 % for all types, which wastes memory on most and overcommits a few. Nodes of one type and
-image have the same memory, so the first that joins replaces the flat share (`vmMemoryOverheadPercent`). Nothing that a
-kubelet writes is believed beyond the number itself: whose node it is, its type and its image are asked of EC2.
+image have the same memory, so the first that joins replaces the flat share (`vmMemoryOverheadPercent`). Of what a
+kubelet writes only the number is used: the node's owner, type and image are read from EC2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_DIGITS: Final = 19
 LEAST_SHARE: Final = 0.85
 LEAST_LOSS_BYTES: Final = 256 * 2**20
 """A node has at most the nominal memory, and at least this share of it less this much: kubelets write their own Nodes,
-and one that was taken over must not spoil what plans expect of all nodes of its type."""
+and a compromised one must not change what plans expect of all nodes of its type."""
 
 MOST_IMPLAUSIBLE: Final = 10_000
 """Nodes remembered for it; then all are forgotten, and logged once more."""
@@ -33,7 +33,7 @@ MOST_IMPLAUSIBLE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMemory:
-    """Bytes of memory that a Node tells; instance type and image as EC2 tells them."""
+    """Bytes of memory that a Node reports; instance type and image are EC2's."""
 
     node_name: str
     instance_type: str
@@ -42,7 +42,7 @@ class MeasuredMemory:
 
 
 def measured(nodes: Iterable[Node], owned: Iterable[CloudInstance]) -> Iterator[MeasuredMemory]:
-    """Yield what the Nodes of `owned` instances tell."""
+    """Yield what the Nodes of `owned` instances report."""
     by_id = {instance.provider_id: instance for instance in owned if instance.provider_id}
     for node in nodes:
         instance = by_id.get(node.provider_id)
@@ -63,7 +63,7 @@ class LearnedMemory:
         self._lock = threading.Lock()
         self._bytes: dict[tuple[str, str], int] = {}
         self._implausible: dict[str, int] = {}
-        """By node, the bytes that it told and nobody believed: it is not asked about again, and logged once."""
+        """By node, the implausible bytes that it reported: it is not asked about again, and logged once."""
         self._version = 0
 
     @property
@@ -81,7 +81,7 @@ class LearnedMemory:
             for each in measured:
                 key, stated = (each.instance_type, each.image_id), nominal.get(each.instance_type, 0)
                 if not plausible(each.memory, stated):
-                    self._disbelieve(each, stated)
+                    self._refuse(each, stated)
                     continue
                 known = self._bytes.get(key, each.memory)
                 self._bytes[key] = min(each.memory, known) if plausible(known, stated) else each.memory
@@ -89,22 +89,22 @@ class LearnedMemory:
             self._version += changed
             return changed
 
-    def _disbelieve(self, told: MeasuredMemory, stated: int) -> None:
-        if self._implausible.get(told.node_name) == told.memory:
+    def _refuse(self, report: MeasuredMemory, stated: int) -> None:
+        if self._implausible.get(report.node_name) == report.memory:
             return
         if len(self._implausible) >= MOST_IMPLAUSIBLE:
             self._implausible.clear()
-        self._implausible[told.node_name] = told.memory
+        self._implausible[report.node_name] = report.memory
         _log.warning(
-            "A node tells an implausible memory; nothing is learned from it",
-            node=told.node_name,
-            instance_type=told.instance_type,
-            memory=told.memory,
+            "Node reports an implausible memory; nothing is learned from it",
+            node=report.node_name,
+            instance_type=report.instance_type,
+            memory=report.memory,
             nominal=stated,
         )
 
     def may_teach(self, node: Node) -> bool:
-        """Return whether an initialized node may tell something new.
+        """Return whether an initialized node may report something new.
         Its labels decide only whether EC2 is asked about it."""
         memory = node.capacity.get("memory", 0)
         if self._implausible.get(node.name) == memory:

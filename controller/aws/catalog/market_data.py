@@ -115,7 +115,7 @@ class MarketData:
 
     def type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
         """Return the labels of a node of this type, none while it is not known;
-        its instance's `tags` tell the pod density."""
+        its instance's `tags` have the pod density."""
         info = self._types.get(instance_type)
         if info is None:
             return {}
@@ -127,9 +127,9 @@ class MarketData:
         )
         return info.labels(self._region, pod_capacity(info, rules))
 
-    def learn_memory(self, told: Iterable[MeasuredMemory]) -> None:
+    def learn_memory(self, measured: Iterable[MeasuredMemory]) -> None:
         """Learn from nodes, measured by what EC2 states for their types; nothing before the types were read."""
-        self.memory.learn(told, {name: info.memory_mib * MIB for name, info in self._types.items()})
+        self.memory.learn(measured, {name: info.memory_mib * MIB for name, info in self._types.items()})
 
     def count_running(self, instances: Iterable[CloudInstance]) -> int:
         """Tell the prices which running instances use up commitments; returns how many there are."""

@@ -1,4 +1,4 @@
-"""Tables shipped with the controller: branch interfaces, which no API tells; instance types and prices for use offline.
+"""Tables shipped with the controller: branch interfaces, which no API reports; types and prices for use offline.
 
 scripts/aws_facts.py and scripts/aws_data.py write them, with date and source inside. Prices of us-east-1 and GovCloud
 are AWS's own. Of each other commercial region some are known, and the others are us-east-1's at the ratio of the type's
@@ -102,7 +102,7 @@ def shipped_type_names() -> frozenset[str]:
 
 
 def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
-    """Return the table of instance types with one region replaced by what was `read` anew."""
+    """Return the table of instance types with one region replaced by what was `read`."""
     zones = {
         name: [zone.removeprefix(read.region) for zone in sorted(places)]
         for name, places in sorted(read.zones.items())

@@ -37,7 +37,7 @@ class ZonalShifts:
 
     def zones(self) -> frozenset[str]:
         """Return the ids (`use1-az1`) of the zones that are being left now;
-        a shift that has expired is over without a read."""
+        a shift ends when it expires, before the next read."""
         now = self._clock.now()
         return frozenset(zone for zone, until in self._until.items() if until > now)
 
@@ -56,8 +56,8 @@ class ZonalShifts:
             until = dict(self._until) if transient(error) else {}
             problem = "" if error.code == NOT_REGISTERED else str(error)
         with self._lock:
-            said, self._problem, self._until = self._problem, problem, until
-        if problem and not said:
+            before, self._problem, self._until = self._problem, problem, until
+        if problem and not before:
             self._log.warning("Zonal shifts cannot be read", error=problem, setting="aws.zonalShift")
         return problem
 

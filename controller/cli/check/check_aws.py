@@ -133,7 +133,7 @@ class AwsCheck:
                 continue
             text = f"subnet {subnet} in {zone}{' (of pods)' if of_pods else ''} has {free} free addresses"
             if a_node:
-                text += f": room for {count(int(free / a_node), 'node')} like those that stand ({a_node:.0f} each)"
+                text += f": room for {count(int(free / a_node), 'node')} like the existing ones ({a_node:.0f} each)"
             remedy = "select further subnets, or free addresses: see docs/runbooks.md, NodelessSubnetFull"
             yield warning(subject, text, remedy)
 

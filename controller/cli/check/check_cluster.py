@@ -132,7 +132,7 @@ class ClusterCheck:
         yield from self._conditions()
 
     def _warnings(self, provisioner: Provisioner) -> tuple[Problem, ...]:
-        """Return what admission warns of; each pair of Provisioners is told once."""
+        """Return what admission warns of; each pair of Provisioners is reported once."""
         later = [each for name, each in self.snapshot.provisioners.items() if name > provisioner.name]
         return (*provisioner_warnings(provisioner, self.instance_types), *overlap(provisioner, later))
 

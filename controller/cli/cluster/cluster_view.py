@@ -76,7 +76,7 @@ class ClusterView:
         return self.solve(problem, replace(self.options, budget_seconds=0.0))
 
     def solve(self, problem: SchedulingProblem, options: SolveOptions | None = None) -> SchedulingPlan:
-        """Solve a problem of this catalog, by the controller's options unless told otherwise."""
+        """Solve a problem of this catalog, by default with the controller's options."""
         return solve(problem, options or self.options, self.index(problem.snapshot))
 
     def index(self, snapshot: Snapshot) -> SnapshotIndex:
@@ -121,7 +121,7 @@ def build_cluster_view(
 
 
 def add_instance_types(cluster: Cluster, view: CatalogView) -> None:
-    """Give the cluster state the types whose sizes stand in for what starting nodes have not reported."""
+    """Give the cluster state the instance types: their sizes are used until starting nodes report their own."""
     for name, types in view.types.items():
         cluster.set_instance_types(name, {entry.name: entry for entry in types})
 

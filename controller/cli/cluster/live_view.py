@@ -55,7 +55,7 @@ OUTAGE_NOTES = {
 }
 """Note by kind of outage, see `kube.outages`."""
 NONE = "metadata.name=-"
-"""Matches no object: an empty list tells whether a kind exists and may be listed."""
+"""Matches no object: the answer shows whether a kind exists and may be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class LiveCluster:
     def observe(self) -> Observation:
         """Return the cluster as known now. Raises CloudError with live prices."""
         snapshot = self.informers.snapshot()
-        settings, said = self._read_settings()
+        settings, problems = self._read_settings()
         region = region_of(node.node.labels for node in snapshot.nodes.values()) or DEFAULT_REGION
         types = self._types_for(region, settings)
         last = self._last
@@ -141,7 +141,7 @@ class LiveCluster:
             names = frozenset(str(each["metadata"]["name"]) for each in self.chosen.objects())
         late = _late(self.informers, self.followed)
         listing = (f"Still listing {', '.join(late)}: figures are incomplete",) if late else ()
-        notes = (*self.notes, *listing, *said, *map(_outage_note, self.informers.outages.current()))
+        notes = (*self.notes, *listing, *problems, *map(_outage_note, self.informers.outages.current()))
         return Observation(last, entries, names, notes, bool(late))
 
     def _rebuild(self, snapshot: Snapshot, settings: Settings, types: _Types) -> ClusterView:

@@ -83,7 +83,7 @@ TEXTURES = (
 )
 """Plain, upright stripes, slanting stripes."""
 MOST_FILLS = len(HUES) * len(TEXTURES)
-"""Fills that people tell apart."""
+"""Fills that people can distinguish."""
 
 
 def fill(number: int) -> str:
@@ -173,7 +173,7 @@ def pairs(title: str, members: Sequence[Pair]) -> Iterator[str]:
     for each in members:
         yield f'<div class="pair"><span>{escape(each.name)}</span>'
         for kind, label, value in (("o", "before", each.before), ("n", "after", each.after)):
-            said = each.words(value)
-            yield f"{bar([Piece(value / most, f'{label}: {said}', kind)])}<b>{escape(said)}</b>"
+            figure = each.words(value)
+            yield f"{bar([Piece(value / most, f'{label}: {figure}', kind)])}<b>{escape(figure)}</b>"
         yield "</div>"
     yield "</div>"

@@ -1,4 +1,4 @@
-"""How Services stand among zones: of a cluster as it is, and of one with a plan's nodes and pods."""
+"""Whether the traffic of Services stays inside zones: in the cluster as it is, and with a plan's nodes and pods."""
 
 from __future__ import annotations
 

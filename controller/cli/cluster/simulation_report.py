@@ -211,21 +211,21 @@ def _closing(simulation: Simulation) -> str:
         lines.append(_distance(simulation))
         expected = simulation.plan.expected_price_per_hour
         if expected > price * 1.0005:
-            lines.append(f"Expected: {money(expected)}/h, as EC2 may choose a dearer offering with more capacity")
+            lines.append(f"Expected: {money(expected)}/h, as EC2 may prefer an offering with more capacity")
         lines += _balanced(simulation.plan)
     parts = simulation.gap.parts if simulation.gap is not None else ()
     lines += [f"  {part.cause}: {money(part.price_per_hour)}/h: {part.text}" for part in parts]
     if simulation.plan.unplaced:
         lines.append(f"[bold red]{count(len(simulation.plan.unplaced), 'pod')} cannot be placed[/]")
     if simulation.problem.nodes:
-        standing = simulation.existing_price
-        cost = f", {money(standing)}/h" if standing is not None else ", some of unknown price"
+        price_now = simulation.existing_price
+        cost = f", {money(price_now)}/h" if price_now is not None else ", some of unknown price"
         lines.append(f"{count(len(simulation.problem.nodes), 'existing node')}{cost}")
     return "\n".join(lines)
 
 
 def _balanced(plan: SchedulingPlan) -> Iterable[str]:
-    """Yield how many nodes stand elsewhere for the sake of even zones, and what that costs."""
+    """Yield how many nodes zone balance moves to another zone, and what that costs."""
     extras = [node.zone_extra for node in plan.new_nodes if node.zone_extra is not None]
     if extras:
         cost = f"{money(sum(extras))}/h more" if sum(extras) > 0 else "no more"

@@ -1,7 +1,7 @@
 """Divide the price of each node among its pods, by what they request.
 
 A pod's share of a node is the mean of its shares of the node's allocatable CPU and memory. DaemonSets' pods count as
-any other; what no pod requests is idle, and belongs to nobody. Shares beyond the whole node are scaled down to it.
+any other; what no pod requests is idle, and charged to no workload. Shares beyond the whole node are scaled down to it.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class FromV1(Conversion):
             return {}
         differing = {key for each in tags for key in each if any(other.get(key) != each[key] for other in tags)}
         if len(differing) > 1 or any(set(each) != set(tags[0]) for each in tags):
-            self.lose(own, f"{name}: all terms but the first: they differ in several tags", "tag them alike")
+            self.lose(own, f"{name}: all terms but the first: they differ in several tags", "give them the same tags")
             return tags[0]
         return {key: ",".join(dict.fromkeys(each[key] for each in tags)) for key in tags[0]}
 

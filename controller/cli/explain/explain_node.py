@@ -191,9 +191,9 @@ def _consolidation(candidate: Candidate, everyone: tuple[Candidate, ...], simula
         return why
     moves = Moves.of(simulator.snapshot, gate.now)
     resting = sum(map(moves.rests, candidate.pods))
-    told = f" ({resting} of its pods rest after a recent move, and count {REST_COST:g} times)" if resting else ""
+    cool_down = f" ({resting} of its pods rest after a recent move, and count {REST_COST:g} times)" if resting else ""
     seen = consolidation_search.with_cool_down(candidate, moves)
     search = consolidation_search.judge([seen], everyone, simulator, gate)
     for command in search.commands:
-        return f"removes it: {command.text()}{told}"
-    return ("; ".join(reason for _, reason in search.kept) or "no saving") + told
+        return f"removes it: {command.text()}{cool_down}"
+    return ("; ".join(reason for _, reason in search.kept) or "no saving") + cool_down

@@ -34,8 +34,8 @@ def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> 
     preference = Section("Preference of on-demand nodes", tuple(on_demand_nodes.of_pod(cluster, pod)))
     decided = decisions_section(decisions(cluster.kube, f"{namespace}/{name}"), now)
     events = events_section(cluster.kube, "Pod", name, namespace, now)
-    told = (*sections, preference, decided, events)
-    return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), told, cluster.price_notes)
+    sections = (*sections, preference, decided, events)
+    return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), sections, cluster.price_notes)
 
 
 def _facts(pod: Pod, now: float) -> dict[str, str]:

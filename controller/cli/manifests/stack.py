@@ -159,16 +159,16 @@ def _check(facts: Facts, region: str, version: str, image: str, report: Report, 
     if not re.fullmatch(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+", region):
         report.add("--region", f"{region!r} is no region" if region else "is missing", "or set aws:region in the file")
     if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
-        said = f"{version!r} is no version" if version else "is missing"
-        report.add("--kubernetes-version", said, "write major.minor, such as 1.35")
+        problem = f"{version!r} is no version" if version else "is missing"
+        report.add("--kubernetes-version", problem, "write major.minor, such as 1.35")
     if not image:
         report.add("--image", "is missing", "name the one that you built for the stack, or set controller.image")
     if with_roles and not re.fullmatch(r"vpc-[0-9a-f]+", facts.vpc):
-        said = f"{facts.vpc!r} is no VPC" if facts.vpc else "is missing"
-        report.add("--vpc", said, "write the id of the cluster's, which the policies name")
+        problem = f"{facts.vpc!r} is no VPC" if facts.vpc else "is missing"
+        report.add("--vpc", problem, "write the id of the cluster's, which the policies name")
     if with_roles and not re.fullmatch(r"https://[^\s/]+(/\S+)?", facts.oidc_issuer):
-        said = f"{facts.oidc_issuer!r} is no issuer" if facts.oidc_issuer else "is missing"
-        report.add("--oidc-issuer", said, "the cluster's identity.oidc.issuer, beginning with https://")
+        problem = f"{facts.oidc_issuer!r} is no issuer" if facts.oidc_issuer else "is missing"
+        report.add("--oidc-issuer", problem, "the cluster's identity.oidc.issuer, beginning with https://")
 
 
 def _decrypted(value: Any, path: str, report: Report) -> Any:

@@ -75,7 +75,7 @@ class Request:
 )
 @click.option(
     "--repack", default="", type=click.Choice(["", OURS, ALL]), metavar="ours|all",
-    help="Remove our nodes (or all but Fargate's) and pack their pods anew.",
+    help="Remove our nodes (or all but Fargate's) and plan new nodes for their pods.",
 )  # fmt: skip
 @click.option(
     "--budget", default=1.0, show_default=True, type=click.FloatRange(0, 60), help="Time for the solver, in seconds."

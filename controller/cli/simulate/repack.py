@@ -20,7 +20,7 @@ FARGATE = ("eks.amazonaws.com/compute-type", "fargate")
 def repacked(located: Sequence[LocatedObject], which: str) -> tuple[LocatedObject, ...]:
     """Remove `ours` (nodes of Provisioners) or `all` nodes but Fargate's, and unbind their pods; empty `which`: none.
 
-    DaemonSet pods stay bound to the removed nodes: the newest tells what the DaemonSet requests.
+    DaemonSet pods stay bound to the removed nodes: the newest one has the DaemonSet's requests.
     """
     if not which:
         return tuple(located)

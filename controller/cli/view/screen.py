@@ -97,10 +97,10 @@ class Page:
         if not self.keys:
             return [Text(), *(Text(f"Note: {note}", style="dim") for note in self.view.notes)]
         screen = self.screen
-        said = screen.message or self.problem or " · ".join(self.view.warnings) or KEYS
+        line = screen.message or self.problem or " · ".join(self.view.warnings) or KEYS
         if screen.typing:
-            said = f"/{screen.search}▏ Enter: keep, Esc: all nodes"
-        return [Text(), Text(said, style="dim", no_wrap=True, overflow="ellipsis")]
+            line = f"/{screen.search}▏ Enter: keep, Esc: all nodes"
+        return [Text(), Text(line, style="dim", no_wrap=True, overflow="ellipsis")]
 
     def _sections(self, *, full: bool) -> list[RenderableType]:
         """Return what is below the nodes. `full`: reasons are folded; else one line each, and MOST_ROWS of them."""
@@ -120,11 +120,11 @@ class Page:
             below += [Text(), _waiting(view, most, cut=not full)]
         if view.decisions and screen.decisions:
             fixed = self.height is not None
-            said = (
+            newest = (
                 Text(line(e, view.now, short=fixed), no_wrap=not full, overflow="fold" if full else "ellipsis")
                 for e in view.decisions[-5:]
             )
-            below += [Text(), Text("Decisions", style="bold"), *said]
+            below += [Text(), Text("Decisions", style="bold"), *newest]
         return below
 
 
@@ -158,9 +158,9 @@ def limits_table(statuses: Sequence[LimitStatus], most: int | None = None, *, cu
     for each in by_state[:most]:
         style = LIMIT_STATES[each.state]
         share = "" if each.share is None else percent(each.share)
-        said = ": ".join(filter(None, (each.state, each.reason)))
+        state = ": ".join(filter(None, (each.state, each.reason)))
         row = (each.what, each.owner, each.have, each.want)
-        table.add_row(*map(Text, row), Text(share, style=style), _line(said, style, cut=cut))
+        table.add_row(*map(Text, row), Text(share, style=style), _line(state, style, cut=cut))
     hidden = len(statuses) - len(statuses[:most])
     if hidden:
         table.caption = f"and {count(hidden, 'other limit')}"

@@ -105,10 +105,10 @@ def view_of(
     prices = cluster.prices
     chosen = [node for node in cluster.snapshot.nodes.values() if names is None or node.name in names]
     nodes = tuple(node_facts(node, prices, now) for node in chosen)
-    said = (*warnings, *cluster.price_notes)
+    notes = (*warnings, *cluster.price_notes)
     costs = None if listing else costs_of(chosen, prices)
     return View(
-        nodes, assessment.waiting, decisions, _resources(nodes), now, said, assessment.limits, warnings, costs, listing
+        nodes, assessment.waiting, decisions, _resources(nodes), now, notes, assessment.limits, warnings, costs, listing
     )
 
 

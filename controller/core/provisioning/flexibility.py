@@ -16,8 +16,9 @@ from controller.core.cloud import PricedOffering
 
 LONE_POOL_RATE = 0.2 / 730
 """Interruptions an hour of a node whose request named a single pool: 20 % a month, where the highest band of AWS's Spot
-Instance Advisor begins. Of k pools EC2 picks a deep one; as many interruptions are left as the deepest of k lacks in
-depth, if depths are spread evenly: 2 / (k + 1) of those."""
+Instance Advisor begins. Of k pools EC2 picks the one with most spare capacity. With capacities spread evenly from none
+to full, the best of k pools lacks 1 / (k + 1) of it on the mean and a single one half: interruptions are taken to be in
+proportion, 2 / (k + 1) of those of a lone pool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ class PackingStyle:
     that counts are certain; else they are bounds, to both of which the spread is held."""
     in_turn: bool = False
     """Bundles are allocated in turn, one unit each, so that domains fill up together where a spread counts several
-    workloads. Else one bundle is allocated as far as possible before the next: those that have raised the least domain
-    then stand in the domains of bundles that may go nowhere else, too."""
+    workloads. Else one bundle is allocated as far as possible before the next, and may fill domains that are the only
+    ones for later bundles."""
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:

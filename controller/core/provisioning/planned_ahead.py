@@ -1,9 +1,9 @@
-"""Plan pods ahead: those that kube-scheduler has not come to yet, beside one of their class that it could not place.
+"""Plan pods ahead: those that kube-scheduler has not tried yet, with one of their class that it could not place.
 
 kube-scheduler tries pods one by one, in a large burst about a hundred a second, and marks each that fits on no node as
-Unschedulable. Pods of one class differ in nothing that its filters read: the first mark tells about all of them. The
+Unschedulable. Pods of one class differ in nothing that its filters read: the first mark holds for all of them. The
 plan decides what room there is for them, since it fills existing nodes first. Pods of other classes that kube-scheduler
-has not come to either take their room before: it tries them before it tries a marked pod again. Those that find none
+has not tried either take their room before: it tries them before it tries a marked pod again. Those that find none
 are planned for as well: it will mark them, too.
 """
 

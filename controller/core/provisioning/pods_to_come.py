@@ -1,8 +1,8 @@
 """The pods that owners of marked pods still have to make: planned for beside them, with the setting `planAheadOwners`.
 
-A pod of an owner that kube-scheduler could not place speaks for those that do not exist yet: they will be equal. What
-an owner wants is read from the ReplicaSet and not from its Deployment, so that during a rollout each of the two makes
-as many as the rollout has come to. What a ResourceQuota does not admit never comes.
+Where kube-scheduler could not place a pod, its owner's pods that do not exist yet will not find room either: they will
+be equal. The number that an owner wants is read from the ReplicaSet and not from its Deployment: during a rollout each
+of the two ReplicaSets has its own. Pods beyond a ResourceQuota are not counted.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class TestLearnedMemory:
     def test_what_no_node_of_the_type_can_have_teaches_nothing(self, memory: LearnedMemory, memory_bytes: int) -> None:
         with capture_logs() as logs:
             assert not self.learn(memory, memory_bytes)
-        assert [each["event"] for each in logs] == ["A node tells an implausible memory; nothing is learned from it"]
+        assert [each["event"] for each in logs] == ["Node reports an implausible memory; nothing is learned from it"]
         assert self.learn(memory, 8_000_000_000), "and it stands in nobody's way"
 
     def test_an_implausible_memory_is_told_once_and_its_node_not_asked_about_again(self, memory: LearnedMemory) -> None:

@@ -78,9 +78,7 @@ def explain_gap(
         expected,
         least,
         tuple(parts),
-        GapPart(
-            FLEXIBILITY, expected - price, "EC2 may choose a dearer offering, where that one has capacity to spare"
-        ),
+        GapPart(FLEXIBILITY, expected - price, "EC2 may choose a more expensive offering that has more spare capacity"),
     )
 
 
@@ -117,7 +115,7 @@ def _changed(problem: SchedulingProblem, change: Callable[[PodSpec], PodSpec]) -
 
 
 _RULES: tuple[tuple[str, str, Callable[[SchedulingProblem], SchedulingProblem]], ...] = (
-    (AFFINITY, "pods that must stand together are placed as one", _without_affinity),
+    (AFFINITY, "pods that must share a node are placed as one", _without_affinity),
     (SPREAD, "pods kept apart over hosts and zones, beyond what the bound counts", _without_spread),
     (LIMITS, "limits of Provisioners keep pods off the nodes that would be cheapest", _without_limits),
 )

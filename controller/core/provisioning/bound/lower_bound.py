@@ -1,11 +1,11 @@
 """A lower bound on the cost of any plan that places all pods that can be placed: a covering linear program.
 
-The relaxation makes pods and nodes divisible. It keeps what can be said of amounts: selectors, taints, resources less
+The relaxation makes pods and nodes divisible. It keeps what can be stated in amounts: selectors, taints, resources less
 DaemonSet overhead, limits, free room on existing nodes, spread and anti-affinity over zones and over hosts. It drops
 preferences, which a plan may give up, pod affinity, and the order of binding. So the bound may be too low, never too
 high.
 
-Letters in shapes: C classes, I item types (classes that the program cannot tell apart), M distinct masks, B bin types,
+Letters in shapes: C classes, I item types (classes that are equal for the program), M distinct masks, B bin types,
 G groups of existing nodes, E existing nodes, R resources, H rules over kubernetes.io/hostname.
 """
 
@@ -34,7 +34,7 @@ MOST_SINGLE = 32
 """Up to this many existing nodes are bins of their own. More are grouped: nodes of a group let the same pods in and are
 short of the same resources, or the sum of their room would hold pods that none of them can."""
 MOST_STEPS = 5
-"""How a node is short of resources is told in this many steps of a factor of the square root of two."""
+"""How short a node is of each resource is measured in this many steps of a factor of the square root of two."""
 
 
 @dataclass(frozen=True, slots=True)

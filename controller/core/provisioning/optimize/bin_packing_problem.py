@@ -151,7 +151,7 @@ class BinPackingProblem:
         """Bins, as places in the shortlist, that the last linear program used: the next one starts with them."""
         self.lp_bound = 0.0
         """$/hour that no packing of all units costs less than: the optimum of the first linear program, or the bound of
-        units that are all alike; 0 before that was solved."""
+        units that are all equal; 0 before that was solved."""
         self.lp_estimates: list[LPEstimate] = []
         """Of the first linear program, which has no host rules, and of the last."""
 

@@ -36,9 +36,9 @@ REFRESH = 0.6
 FIRST = 1e6
 """Factor on the worth of units that can only go to nodes under limits, where a node is opened for them."""
 HOST_BOUND = 0.7
-"""Host rules are what decides the number of nodes if one needs more than this part of the nodes still to open."""
+"""Host rules decide the number of nodes if one of them needs more than this part of the nodes still to open."""
 MODEST = 1.5
-"""Then each node may cost this many times an even share of the worth left."""
+"""Where host rules decide the number of nodes, each may cost this many times an even share of the worth left."""
 LOST = 1e6
 """$/hour that a unit left out costs in the objective: more than any node."""
 

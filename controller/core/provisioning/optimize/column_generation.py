@@ -47,12 +47,13 @@ FEW_ITEMS, MANY_ITEMS = Work(), Work(rows=4, states=300)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Limits on work. rounds: of column generation with branch and bound, and where item types are more than `items`.
+    """Limits on work.
 
-    items: item types up to which packings are searched for, not bounded only: with more a search finds little. priced:
-    states of the branch and bound that finds patterns. patterns: in a search. searches: for each, the states of the
-    branch and bound that lists its patterns, and pairs of state and pattern in each of its steps. counting: of the
-    numbers of bins, and where item types are more than `items`; counted: item types up to which bins are counted.
+    items: item types up to which a problem is small; with more, packings are bounded and not searched for. rounds: of
+    column generation with branch and bound, for small problems and for others. priced: states of the branch and bound
+    that finds patterns. patterns: the most in a search. searches: for each, the states of the branch and bound that
+    lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins, for
+    small problems and for others. counted: item types up to which bins are counted.
     """
 
     rounds: tuple[int, int] = (10, 6)

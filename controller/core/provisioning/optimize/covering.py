@@ -1,8 +1,8 @@
 """The covering linear program: the least price at which bins cover items, both taken as divisible; with its duals.
 
-Items are pods alike to every rule. Bins are what they can go into: bin types (any number of them, at a price) and
-existing nodes (a given number, free). The duals are the worth of one more pod of an item, and the price of a unit of
-each resource in each bin.
+Items are pods that every rule treats alike. Bins are what they can go into: bin types (any number of them, at a price)
+and existing nodes (a given number, free). The duals are the worth of one more pod of an item, and the price of a unit
+of each resource in each bin.
 
 Columns are generated: the program starts with the bins that look best, and takes in more until the duals prove that no
 other bin could help. If that ends early, or the solver rounds badly, the duals are scaled down until they are feasible:

@@ -1,4 +1,4 @@
-"""Local search by ruin and recreate: empty some bins, pack their units anew, and keep what is cheaper.
+"""Local search by ruin and recreate: empty some bins, pack their units again, and keep what is cheaper.
 
 A bin's waste is its price less the worth of its units, by the dual prices of the linear program over all units; bins
 with more waste are emptied more often. The emptied units first fill gaps in the bins that stay, then new bins, by

@@ -260,7 +260,7 @@ class _CoveringProgram:
 
 def existing_first(problem: BinPackingProblem, packing: Packing) -> Packing:
     """Return the same bins, with all units on existing nodes that have room there:
-    the objective tells no difference."""
+    the objective is the same."""
     packed = packing.bins
     existing = {one.number: one.units.copy() for one in packed if one.existing}
     new = [one for one in packed if not one.existing]

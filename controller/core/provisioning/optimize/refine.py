@@ -1,4 +1,4 @@
-"""Refinement: pack the units of a first plan anew, for less money.
+"""Refinement: pack the units of a first plan again, at a lower cost.
 
 Topology domains stay as the first plan allocated them. Small problems are packed by fill patterns (`patterns`); others
 by builds with several strategies (`build`) and then by local search. The cheapest packing is kept if it costs less than
@@ -48,7 +48,7 @@ SHARE_OF_BUDGET = 0.6
 
 
 def refine(rounds: Rounds, limits: Limits, budget_seconds: float) -> Packer | None:
-    """Return a packer with the units packed anew; None if that would leave more units out, or break a rule.
+    """Return a packer with the units packed again; None if that would leave more units out, or break a rule.
 
     limits: of the pools before anything was planned. The caller compares the cost of the two plans.
     """

@@ -1,13 +1,13 @@
 """Pack a small batch optimally, with a proof: topology domains and nodes are chosen together.
 
-One dynamic program (`exact_packing`) tells the cost of every number of units of every class in every joint domain. Of
-the states that place all pods, and in which all rules over domains hold (`end_states`), the cheapest is the optimum.
+One dynamic program (`exact_packing`) computes the cost of every number of units of every class in every joint domain.
+Of the states that place all pods, and in which all rules over domains hold (`end_states`), the cheapest is the optimum.
 Where it would take too many states, column generation bounds the optimum, and searches for it (`column_generation`);
 where domains can be chosen in too many ways, they are left out, then the integers: what remains is a lower bound.
 
-Nothing is said of batches with rules that this does not state exactly: affinity over hosts, shared volumes, spreads and
-anti-affinity over hosts that count pods without binding them, spreads that may count a pod or not, and preferences that
-part of a class's pods gave up.
+Batches are left alone that have rules which this does not state exactly: affinity over hosts, shared volumes, spreads
+and anti-affinity over hosts that count pods without binding them, spreads that may count a pod or not, and preferences
+that part of a class's pods gave up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from controller.core.provisioning.packing.withdrawal import shares
 from controller.core.provisioning.resource_space import Bools, Ints
 from controller.core.provisioning.topology.allocation import Allocation, JointDomain
 from controller.core.provisioning.topology.bundles import Bundle
-from controller.core.provisioning.topology.end_states import EndStates, Standing, most_units, whole_states
+from controller.core.provisioning.topology.end_states import EndStates, FixedCounts, most_units, whole_states
 from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 
 MOST_UNITS = 50
@@ -77,7 +77,7 @@ class _Kind:
 
 
 def pack_small_batch(rounds: Rounds, limits: Limits, most: float, effort: Effort = USUAL) -> SmallBatch | None:
-    """Pack anew what a first plan placed. None: the batch is not small, or nothing can be said.
+    """Pack again what a first plan placed. None: the batch is not small, or its rules are not stated exactly.
 
     limits: of the pools before anything was planned. most: $/hour, the cost of the first plan.
     """
@@ -87,18 +87,18 @@ def pack_small_batch(rounds: Rounds, limits: Limits, most: float, effort: Effort
     kinds = _kinds(rounds, placed)
     if kinds is None:
         return None
-    batch = _Batch(rounds, kinds, _standing(rounds, placed), most, effort)
+    batch = _Batch(rounds, kinds, _fixed_counts(rounds, placed), most, effort)
     return batch.solved(limits)
 
 
 class _Batch:
-    """The kinds of a small batch. standing: what rules count beside them. most: see `pack_small_batch`."""
+    """The kinds of a small batch. fixed: what rules count beside them. most: see `pack_small_batch`."""
 
-    def __init__(self, rounds: Rounds, kinds: list[_Kind], standing: Standing, most: float, effort: Effort) -> None:
+    def __init__(self, rounds: Rounds, kinds: list[_Kind], fixed: FixedCounts, most: float, effort: Effort) -> None:
         self.rounds = rounds
         self.effort = effort
         self.kinds = kinds
-        self.standing = standing
+        self.fixed = fixed
         self.most = most
 
     def solved(self, limits: Limits) -> SmallBatch | None:
@@ -166,7 +166,7 @@ class _Batch:
             for domain in choices:
                 count = kind.count
                 if domain is not None:
-                    count = int(min(count, most_units(kind.bundle.rules, domain, batch, self.standing)))
+                    count = int(min(count, most_units(kind.bundle.rules, domain, batch, self.fixed)))
                 if count:
                     items.append(_item(len(items), kind, domain, count, self.rounds))
                     domains.append(domain)
@@ -174,7 +174,7 @@ class _Batch:
         if not any(kind.domains for kind in self.kinds):
             return items, None, of_kind
         rules = [item.allocations[0].bundle.rules for item in items]
-        return items, EndStates(list(zip(rules, domains, strict=True)), self.standing), of_kind
+        return items, EndStates(list(zip(rules, domains, strict=True)), self.fixed), of_kind
 
     def _problem(self, items: Sequence[Item]) -> BinPackingProblem:
         return BinPackingProblem(self.rounds.packer, items, anew=True)
@@ -283,7 +283,7 @@ def _certain(rounds: Rounds, bundle: Bundle, domains: Sequence[JointDomain]) -> 
     return all(surely and maybe for surely, maybe in counts)
 
 
-def _standing(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> Standing:
+def _fixed_counts(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> FixedCounts:
     """Return the groups' counts without the plan's units."""
     groups = rounds.topology.groups.values()
     matched = {group.index: dict(group.max_matched) for group in groups}
@@ -295,7 +295,7 @@ def _standing(rounds: Rounds, placed: Sequence[tuple[Allocation, int]]) -> Stand
                 matched[rule.group.index][value] -= rule.matched * units
             if value in owners[rule.group.index]:
                 owners[rule.group.index][value] -= rule.owned * units
-    return Standing(matched, owners)
+    return FixedCounts(matched, owners)
 
 
 def _item(number: int, kind: _Kind, domain: JointDomain | None, count: int, rounds: Rounds) -> Item:

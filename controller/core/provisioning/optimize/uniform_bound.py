@@ -1,6 +1,6 @@
-"""The least that units which are all alike can cost: a bound that counts whole units in every bin.
+"""A lower bound on the cost of equal units, which counts whole units in every bin.
 
-The linear program of `dual_prices` lets bins be filled with parts of units. Of units that are alike a bin holds a known
+The linear program of `dual_prices` lets bins be filled with parts of units. Of equal units a bin holds a known
 whole number, and what is left is the covering knapsack: choose bins that hold N units together, for least money.
 """
 

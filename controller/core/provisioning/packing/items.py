@@ -16,7 +16,7 @@ from controller.core.provisioning.topology.groups import UnitRule
 class Item:
     """Units of equal request (R), mask, host rules and shared volumes.
 
-    `allocations` tell whose they are, in order of placement.
+    `allocations`: where the units come from, in order of placement.
     """
 
     index: int

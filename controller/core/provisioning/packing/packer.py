@@ -27,7 +27,7 @@ from controller.core.provisioning.topology.host_counts import HostCounts
 STRETCH = 128
 """Rows looked at first, then four times as many, and so on: most items are small and fit on one of the first rows."""
 DEARER = 1.25
-"""An item does not join a planned row that it would make dearer by more than this factor (by ruling out its spot
+"""An item does not join a planned row whose price it would raise by more than this factor (by ruling out its spot
 offerings, say), unless it can neither join another row nor open one."""
 SKIP_EVERY = 32
 """Items between two looks for full rows at the front, which all later items skip."""
@@ -43,7 +43,7 @@ class Placement:
 
 
 class RemainingItems:
-    """The items in their order of placement as arrays, to tell what node options may yet have to hold.
+    """The items in their order of placement as arrays: what nodes of each option may still have to hold.
 
     requests: I x R, of one unit. left: I, units still to place. mask_of: I, a row of `allowed`. allowed: M x T, 1.0
     where a mask lets its items onto nodes of the option, else 0.0.

@@ -229,8 +229,8 @@ class Rounds:
         """Return the groups whose required rule does not hold in the end,
         though it held for each unit when it was allocated.
 
-        Units of other classes may have come to spreads that only count them, or to another domain than pods with an
-        affinity to them that went first; returned units may have left others without the pods they depend on.
+        Units of other classes may have been added to spreads that only count them, or to another domain than pods with
+        an affinity to them that went first; returned units may have left others without the pods they depend on.
         """
         constrained_first = self.packer.style.constrained_first
         groups = [group for group in self.topology.groups.values() if group.batch_owners and group.required]

@@ -44,14 +44,14 @@ class Partners:
         partners = [one for one in self.running_pods.matching(group.key.selectors) if not one.pod.terminating]
         if not partners:
             return ""
-        said = [
+        shown = [
             f"{one.pod.namespace}/{one.pod.name} on {self._hindrance(one, mask, request)}" for one in partners[:SHOWN]
         ]
         more = f" and {len(partners) - SHOWN} more" if len(partners) > SHOWN else ""
         return (
             f"its pod affinity over {group.key.key} asks for the node of a matching pod, and none takes it: "
-            f"{'; '.join(said)}{more}. No new node helps: free room there, or cordon that node and delete the pod "
-            "it must stand beside, so that both are placed on one node"
+            f"{'; '.join(shown)}{more}. No new node helps: free room there, or cordon that node and delete the pod "
+            "it must run beside, so that both are placed on one node"
         )
 
     def _hindrance(self, one: RunningPod, mask: Mask, request: Floats) -> str:
@@ -67,6 +67,6 @@ class Partners:
 
 def _lacks(space: ResourceSpace, short: Iterable[int], free: Floats) -> str:
     names = [(space.names[int(column)], float(free[int(column)])) for column in short]
-    said = [f"{in_words(name, max(0, int(left)))} free" for name, left in names if not is_slot(name)]
-    said += ["a host port or volume attachment is taken" for name, _ in names if is_slot(name)][:1]
-    return ", ".join(said) or "other rules of its pods keep it away"
+    lacking = [f"{in_words(name, max(0, int(left)))} free" for name, left in names if not is_slot(name)]
+    lacking += ["a host port or volume attachment is taken" for name, _ in names if is_slot(name)][:1]
+    return ", ".join(lacking) or "other rules of its pods keep it away"

@@ -68,10 +68,8 @@ def _rule(rule: UnitRule) -> str:
     held = f"{len(counts)} nodes" if rule.host else _some([f"{domain}: {count}" for domain, count in counts.items()])
     if key.kind is RuleKind.AFFINITY:
         if group.has_matched:
-            return (
-                f"its pod affinity over {key.key} allows only where matching pods stand ({held}), and there is no room"
-            )
-        return f"its pod affinity over {key.key} finds no matching pod anywhere; start the pods it must stand beside"
+            return f"its pod affinity over {key.key} allows only where matching pods run ({held}), and there is no room"
+        return f"its pod affinity over {key.key} finds no matching pod anywhere; start the pods it must run beside"
     if rule.host:
         return ""
     if key.kind is RuleKind.ANTI_AFFINITY:
@@ -163,9 +161,9 @@ class Reasons:
             elif len(terms) == 1:
                 yield from self._term(rows, terms[0])
             else:
-                said = ["; ".join(self._term(rows, term)) for term in terms]
-                if all(said):
-                    yield f"none of its affinity terms can be met: {'; or '.join(said)}"
+                reasons = ["; ".join(self._term(rows, term)) for term in terms]
+                if all(reasons):
+                    yield f"none of its affinity terms can be met: {'; or '.join(reasons)}"
 
     def _term(self, rows: Bools, term: Requirements) -> Iterator[str]:
         for key, requirement in term.items():
@@ -254,21 +252,23 @@ class Reasons:
         if not short:
             names = [catalog.space.names[column] for column in question.columns]
             asked = zip(names, question.request[question.columns].tolist(), strict=True)
-            said = _some([in_words(name, int(amount)) for name, amount in asked if not is_slot(name)])
-            return f"no one instance type has all that it asks for ({said}); ask for less of one, or allow other types"
-        said_of = []
+            wanted = _some([in_words(name, int(amount)) for name, amount in asked if not is_slot(name)])
+            return (
+                f"no one instance type has all that it asks for ({wanted}); ask for less of one, or allow other types"
+            )
+        reasons = []
         for column in short:
             name = catalog.space.names[column]
             if is_slot(name):
-                said_of.append(_slot(name))
+                reasons.append(_slot(name))
                 continue
             most = max(0, int(np.max(catalog.allocatable[column, allowed])))
             asked_of, left = different(name, int(question.request[column]), most)
-            said_of.append(
+            reasons.append(
                 f"it asks for {asked_of}, and the largest type leaves {left} beside DaemonSets; "
                 "ask for less, or allow larger types"
             )
-        return "; ".join(said_of)
+        return "; ".join(reasons)
 
     def _fits(self, question: Question) -> Bools:
         """Return R x T flags: an empty node of the option has enough of the resource."""
@@ -283,8 +283,8 @@ class Reasons:
         pool, smallest = self.catalog.pools[index], self.limits.least(index, fits)
         left = dict(zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True))
         reached = [name for name, least in smallest.items() if least > left[name]] or sorted(left)
-        said = [self._limit(name, pool, int(left[name]), int(smallest[name])) for name in reached]
-        text = f"{'; '.join(said)}; raise spec.limits.resources"
+        limits = [self._limit(name, pool, int(left[name]), int(smallest[name])) for name in reached]
+        text = f"{'; '.join(limits)}; raise spec.limits.resources"
         self.limited[pool.provisioner.name] = text
         return text
 

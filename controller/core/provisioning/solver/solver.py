@@ -33,11 +33,11 @@ from controller.core.provisioning.topology.bundles import BundleMember, unit_rul
 
 DEFAULTS = SolveOptions()
 MOST_REORDERED = 3
-"""First packings tried anew, with pods in front that other pods' spreads count without binding them."""
+"""First packings tried again, with pods in front that other pods' spreads count without binding them."""
 MOST_IN_TURN = 500
 """Pods of a batch up to which plans are made in turn, too: each takes longer than a first plan."""
 SAME = 1e-9
-"""Part of a cost up to which another is the same."""
+"""Two costs are equal up to this part of them."""
 AFTER_SEARCH = 0.4
 """Part of the budget that refinement has where whole packings were searched through."""
 

@@ -18,10 +18,10 @@ CPU = "cpu"
 
 
 def even_zones(plan: SchedulingPlan, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
-    """Return the plan whose new nodes stand so that no zone has more than its share of a Provisioner's CPU.
+    """Return the plan whose new nodes are in such zones that none has more than its share of a Provisioner's CPU.
 
     A node moves by naming the offerings of its new zone first; all others are named where those have no capacity, so
-    that no pod waits for the balance. Nodes that may stand in one zone only stay.
+    that no pod waits for the balance. A node that only one zone allows stays there.
     """
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, node in enumerate(plan.new_nodes):
@@ -41,10 +41,10 @@ def _evened(
     name = nodes[places[0]].provisioner
     if aim.max_share >= 1.0:
         return
-    standing = zone_load(problem.snapshot.nodes.values(), name, aim, problem.without_nodes)
+    load = zone_load(problem.snapshot.nodes.values(), name, aim, problem.without_nodes)
     if aim.cluster:
-        standing = standing.plus(planned_load([node for node in nodes if node.provisioner != name], problem.catalog))
-    if standing.nodes + len(places) < aim.from_nodes:
+        load = load.plus(planned_load([node for node in nodes if node.provisioner != name], problem.catalog))
+    if load.nodes + len(places) < aim.from_nodes:
         return
     cpu = {kind.name: kind.allocatable.get(CPU, 0) for kind in problem.catalog.get(name, ())}
     members: defaultdict[tuple[PricedOffering, int, tuple[PricedOffering, ...]], list[int]] = defaultdict(list)
@@ -56,7 +56,7 @@ def _evened(
     planned = [
         _planned_zones(nodes[group[0]], len(group), zones, cpu) for group, zones in zip(groups, targets, strict=True)
     ]
-    made = moves(standing.cpu, planned, aim)
+    made = moves(load.cpu, planned, aim)
     crowded = {planned[move.group].zone for move in made}
     for index, group in enumerate(groups):
         left = list(group)

@@ -1,4 +1,4 @@
-"""Judge end states: whether all rules over topology domains hold when so many units stand in each domain.
+"""Judge end states: whether all rules over topology domains hold with so many units in each domain.
 
 The conditions are those of `rounds.holds`, and those of anti-affinity, for many states at once.
 """
@@ -21,8 +21,8 @@ MOST_WAYS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Pods that stay whatever is planned, by group index and domain. owners: with a required rule of the group."""
+class FixedCounts:
+    """Counts of the pods that no plan moves, by group index and domain. owners: with a required rule of the group."""
 
     matched: Mapping[int, Mapping[str, int]]
     owners: Mapping[int, Mapping[str, int]]
@@ -32,8 +32,8 @@ class Standing:
 class _GroupStates:
     """One group over V domains and D items.
 
-    matches, obeys: D x V, 1 where an item's units stand in the domain and the group counts them, or its rule binds
-    them. matched, owners: V, of standing pods. counts_least: V, the domains over which a spread takes its minimum.
+    matches, obeys: D x V, 1 where an item's units are in the domain and the group counts them, or its rule binds them.
+    matched, owners: V, of pods that no plan moves. counts_least: V, the domains over which a spread takes its minimum.
     """
 
     group: TopologyGroup
@@ -54,8 +54,8 @@ class _GroupStates:
         if kind is RuleKind.AFFINITY:
             present = counts > 0
             together = (present.sum(axis=1) == 1) & ~((bound > 0) & ~present).any(axis=1)
-            lonely = (bound > 0) & (counts <= units @ (self.matches * self.obeys))
-            return np.asarray(together | ~lonely.any(axis=1), dtype=np.bool_)
+            unmatched = (bound > 0) & (counts <= units @ (self.matches * self.obeys))
+            return np.asarray(together | ~unmatched.any(axis=1), dtype=np.bool_)
         alone = (bound == 1) & (new == 1) & (units @ (self.matches * self.obeys) == 1)
         kept_off = (bound > 0) & ((self.matched > 0) | ((new > 0) & ~alone))
         repelled = kept_off | ((new > 0) & (self.owners > 0))
@@ -72,7 +72,7 @@ class _GroupStates:
 class EndStates:
     """The rules over domains of D items, each an amount of units with equal rules in one joint domain, or in none."""
 
-    def __init__(self, items: Sequence[tuple[RuleSet, JointDomain | None]], standing: Standing) -> None:
+    def __init__(self, items: Sequence[tuple[RuleSet, JointDomain | None]], fixed: FixedCounts) -> None:
         parts: dict[int, list[tuple[int, str, bool, bool]]] = defaultdict(list)
         groups: dict[int, TopologyGroup] = {}
         for number, (rules, domain) in enumerate(items):
@@ -81,9 +81,9 @@ class EndStates:
                 if domain is not None and domain.values[place] != ABSENT:
                     parts[rule.group.index].append((number, domain.values[place], rule.matched > 0, rule.obeys))
         self.groups = [
-            _group_states(group, parts[index], len(items), standing)
+            _group_states(group, parts[index], len(items), fixed)
             for index, group in sorted(groups.items())
-            if any(obeys for _, _, _, obeys in parts[index]) or standing.owners.get(index)
+            if any(obeys for _, _, _, obeys in parts[index]) or fixed.owners.get(index)
         ]
 
     def hold(self, units: Ints) -> Bools:
@@ -133,7 +133,7 @@ def _ways(count: int, most: Floats) -> Ints:
     return np.asarray(ways[ways.sum(axis=1) == count])
 
 
-def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], standing: Standing) -> float:
+def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], fixed: FixedCounts) -> float:
     """Return the most units with these rules that can stand in a domain.
     batch: by group, the planned pods that it counts."""
     most = np.inf
@@ -141,22 +141,22 @@ def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], st
         group, value = rule.group, domain.values[place]
         if not (rule.obeys and rule.matched) or value == ABSENT:
             continue
-        here = standing.matched[group.index].get(value, 0)
+        here = fixed.matched[group.index].get(value, 0)
         if group.key.kind is RuleKind.ANTI_AFFINITY:
             most = min(most, 1.0)
         elif group.key.kind is RuleKind.SPREAD and value in group.domains:
             # The least domain has at most the mean of the others: x <= least + skew, x + (domains - 1) * least <= all.
             total, domains = batch[group.index], len(group.domains)
-            total += sum(standing.matched[group.index].get(each, 0) for each in group.domains)
+            total += sum(fixed.matched[group.index].get(each, 0) for each in group.domains)
             least = (total - group.key.max_skew) // domains if domains >= group.key.min_domains else 0
             most = min(most, max(0, least + group.key.max_skew - here))
     return most
 
 
 def _group_states(
-    group: TopologyGroup, parts: Sequence[tuple[int, str, bool, bool]], items: int, standing: Standing
+    group: TopologyGroup, parts: Sequence[tuple[int, str, bool, bool]], items: int, fixed: FixedCounts
 ) -> _GroupStates:
-    matched, owners = standing.matched[group.index], standing.owners.get(group.index, {})
+    matched, owners = fixed.matched[group.index], fixed.owners.get(group.index, {})
     values = sorted({*group.domains, *matched, *owners, *(value for _, value, _, _ in parts)})
     place = {value: number for number, value in enumerate(values)}
     matches, obeys = np.zeros((items, len(values))), np.zeros((items, len(values)))

@@ -111,7 +111,7 @@ def test_running_pods_decide_where_pods_with_affinity_may_go() -> None:
     pods = pending_pods(3, labels=WEB, required_pod_affinity=(near(),), required_node_affinity=elsewhere)
     plan = solved(problem(pending=pods, nodes=[first]))
     assert len(plan.unplaced) == 3
-    assert "its pod affinity over topology.kubernetes.io/zone allows only where matching pods stand" in (
+    assert "its pod affinity over topology.kubernetes.io/zone allows only where matching pods run" in (
         plan.unplaced[0].reason
     )
 
