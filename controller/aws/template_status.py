@@ -28,14 +28,14 @@ def resolve_status(template: AWSNodeTemplate, subnets: Subnets, security_groups:
             (unanswered if transient(error) else problems).append(str(error))
             return () if isinstance(error, NodeTemplateError) else None
 
-    found = answer(lambda: subnets.matching(template))
-    matching_subnets = None if found is None else tuple((subnet.id, subnet.zone) for subnet in found)
-    zones = {subnet.zone for subnet in found or ()}
+    matching = answer(lambda: subnets.matching(template))
+    matching_subnets = None if matching is None else tuple((subnet.id, subnet.zone) for subnet in matching)
+    zones = {subnet.zone for subnet in matching or ()}
     for_pods = answer(lambda: tuple(each for zone, each in subnets.for_pods().items() if zone in zones)) or ()
-    free = FrozenMap({subnet.id: subnet.free_addresses for subnet in (*(found or ()), *for_pods)})
+    free = FrozenMap({subnet.id: subnet.free_addresses for subnet in (*(matching or ()), *for_pods)})
     needs_groups = template.launch_template is None or bool(template.security_group_selector)
     matching_groups = answer(lambda: security_groups.matching(template)) if needs_groups else ()
-    closed = frozenset(subnet.id for subnet in found or () if subnets.closed(subnet))
+    closed = frozenset(subnet.id for subnet in matching or () if subnets.closed(subnet))
     return TemplateStatus(
         matching_subnets,
         matching_groups,

@@ -186,9 +186,7 @@ class ClusterState:
     def _apply(self, cluster: Cluster, change: Change) -> None:
         for refused in cluster.apply(change):
             self.malformed += 1
-            _log.warning(
-                "Object is invalid and takes no part", kind=refused.kind, name=refused.name, error=refused.error
-            )
+            _log.warning("Object is invalid and ignored", kind=refused.kind, name=refused.name, error=refused.error)
 
     def _publish(self, waiting: list[Future[Snapshot]]) -> bool:
         """Publish, and resolve the futures; return whether the snapshot is a new one."""

@@ -33,7 +33,7 @@ class Waits:
             self._recorder.replace(LEADER_WAITING, {(each,): 1.0 for each in self._open})
         if not what:
             seconds = round(self._clock.monotonic() - since, 1)
-            self._log.info("The leader waits no more", wait=name, after_seconds=seconds, waited_for=before)
+            self._log.info("The leader no longer waits", wait=name, after_seconds=seconds, waited_for=before)
         elif not before:
             self._log.info("The leader waits before it acts", wait=name, waits_for=what)
 

@@ -226,7 +226,7 @@ def _read(packed: bytes, recorder: Recorder) -> Iterable[Entry]:
         lines = unpacked(packed, MOST_UNPACKED_BYTES).splitlines() if packed else []
     except UnreadableJsonError as error:
         recorder.count(UNREADABLE_RECORDS, RECORD)
-        _log.warning("Decisions on record cannot be read; a new record begins", error=str(error))
+        _log.warning("Stored decisions cannot be read; a new record begins", error=str(error))
         return
     unreadable = 0
     for line in lines:
@@ -236,4 +236,4 @@ def _read(packed: bytes, recorder: Recorder) -> Iterable[Entry]:
             unreadable += 1
     if unreadable:
         recorder.count(UNREADABLE_RECORDS, RECORD, amount=unreadable)
-        _log.warning("Some decisions on record cannot be read, and are left out", count=unreadable)
+        _log.warning("Some stored decisions cannot be read, and are left out", count=unreadable)

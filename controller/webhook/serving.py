@@ -110,7 +110,7 @@ class Webhook:
         except (KubeError, OSError, ValueError) as error:
             self._log_failure(f"{type(error).__name__}: {error}")
         except Exception:  # noqa: BLE001 - serving continues; the trace is logged
-            _log.exception("Webhook certificate cannot be looked after; trying again")
+            _log.exception("Check of the webhook certificate failed; trying again")
         else:
             self._logged = ""
         return self._times.look_seconds if self._served else self._times.first_look_seconds
@@ -152,7 +152,7 @@ class Webhook:
             self._kube.patch(SECRETS, self._place.secret, patch, namespace=self._place.namespace)
         except ConflictError:
             return None
-        _log.info("Webhook certificate made", because=reason, until=made.ends_at.isoformat())
+        _log.info("Webhook certificate issued", because=reason, until=made.ends_at.isoformat())
         return made
 
     def _log_failure(self, text: str) -> None:

@@ -107,7 +107,7 @@ def test_invalid_objects_are_counted_said_once_and_stop_nothing(crds: KubeClient
     assert list(snapshot.provisioners) == ["good"]
     assert list(snapshot.invalid) == [("Provisioner", "bad")]
     assert informers.malformed == 1
-    said = [line for line in logs if line["event"] == "Object is invalid and takes no part"]
+    said = [line for line in logs if line["event"] == "Object is invalid and ignored"]
     assert [(line["kind"], line["name"]) for line in said] == [("Provisioner", "bad")]
     assert "spec.limits.resources.cpu" in said[0]["error"]
 

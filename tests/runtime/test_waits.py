@@ -36,6 +36,6 @@ def test_a_wait_is_logged_once_and_shown_until_its_end() -> None:
     assert said == [
         ("The leader waits before it acts", "adoption", None),
         ("The leader waits before it acts", "cluster", None),
-        ("The leader waits no more", "adoption", 7.0),
-        ("The leader waits no more", "cluster", 7.0),
+        ("The leader no longer waits", "adoption", 7.0),
+        ("The leader no longer waits", "cluster", 7.0),
     ]

@@ -185,7 +185,7 @@ class InstanceLauncher:
         if instance.capacity_type != SPOT and 0 < len(spot_types) < FLEXIBLE_TYPES and narrow not in self._advised:
             self._advised[narrow] = True
             self._log.warning(
-                "On-demand was launched although spot is allowed; spot is likelier with more instance types",
+                "On-demand instance launched although spot is allowed; more instance types make spot likelier",
                 provisioner=request.provisioner.name,
                 instance=instance.id,
                 spot_types=sorted(spot_types),

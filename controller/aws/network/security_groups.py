@@ -69,7 +69,7 @@ class SecurityGroups:
         if surplus and surplus not in self._logged:
             self._logged.add(surplus)
             self._log.warning(
-                "Security groups are left out: one tagged group is all that load balancers accept",
+                "Security groups are left out: load balancers accept only one tagged group",
                 node_template=template.name,
                 left_out=list(surplus),
                 tag=self._cluster_tag,

@@ -101,8 +101,8 @@ class Subnets:
             ids = ",".join(sorted(set(self._for_pods.values())))
         if not ids:
             return {}
-        found = self._read.get((("aws-ids", ids), ("of", "pods")), lambda: self._described({"aws-ids": ids}, "pods"))
-        return {subnet.zone: subnet for subnet in found}
+        subnets = self._read.get((("aws-ids", ids), ("of", "pods")), lambda: self._described({"aws-ids": ids}, "pods"))
+        return {subnet.zone: subnet for subnet in subnets}
 
     def all_zones(self, template: AWSNodeTemplate) -> frozenset[str]:
         """Return the zones in which the template has a subnet, free addresses or not. Raises as `matching`."""

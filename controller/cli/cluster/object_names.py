@@ -22,13 +22,13 @@ def names_of(kind: str, flags: Mapping[str, Any]) -> Iterable[str]:
     if resource is None:
         return
     if flags.get("file"):
-        found = [
+        documents = [
             each.document for each in read_objects([flags["file"]], Report()).located if each.kind == resource.kind
         ]
     else:
         kube = kube_client(flags.get("kubeconfig") or "", flags.get("context") or "")
-        found = list(kube.list(resource))
-    for document in found:
+        documents = list(kube.list(resource))
+    for document in documents:
         metadata = mapping(document.get("metadata"))
         namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
         yield f"{namespace}/{name}" if resource.namespaced and namespace not in ("", "default") else name

@@ -36,12 +36,12 @@ def text(topic: str, section: str = "") -> str:
     page = LINK.sub(r"\1", IMAGE.sub("", pages[topic].read_text(encoding="utf-8")))
     if not section:
         return page
-    found = [part for heading, part in _sections(page) if section.lower() in heading.lower()]
-    if not found:
+    parts = [part for heading, part in _sections(page) if section.lower() in heading.lower()]
+    if not parts:
         headings = [heading for heading, _ in _sections(page)]
         problem = Problem(f"{topic} {section}", "is in no heading of the page", did_you_mean(section, headings))
         raise ValidationError("nodeless help", [problem])
-    return "\n".join(found)
+    return "\n".join(parts)
 
 
 def _pages() -> dict[str, Traversable]:
@@ -68,7 +68,7 @@ def _title(page: Traversable) -> str:
 def _sections(page: str) -> Iterator[tuple[str, str]]:
     """Yield the headings below the page's title, each with its text down to the next of its level or above."""
     code = [match.span() for match in FENCED.finditer(page)]
-    found = [each for each in HEADING.finditer(page) if not any(start < each.start() < end for start, end in code)]
-    for index, each in enumerate(found[1:], 1):
-        after = (other.start() for other in found[index + 1 :] if len(other[1]) <= len(each[1]))
+    headings = [each for each in HEADING.finditer(page) if not any(start < each.start() < end for start, end in code)]
+    for index, each in enumerate(headings[1:], 1):
+        after = (other.start() for other in headings[index + 1 :] if len(other[1]) <= len(each[1]))
         yield each[2], page[each.start() : next(after, len(page))]

@@ -59,14 +59,14 @@ class PlacedStack:
         """Return the objects by file, in the order to apply them in."""
         config, account = self.stack.config, self.place.account
         role_arn = controller_role_arn(config, account)
-        found = {
+        by_file = {
             "1-definitions.yaml": definitions() if config.controller.manage_crds else [],
             "2-controller.yaml": controller_objects(config, self.place, self.image, role_arn).all(),
             "3-fargate-logging.yaml": list(fargate_logging_objects(config, account).values()),
             "4-provisioning.yaml": [dict(each) for each in self.stack.objects],
             "5-addons.yaml": [each for objects in addon_objects(config).values() for each in objects.values()],
         }
-        return {name: objects for name, objects in found.items() if objects}
+        return {name: objects for name, objects in by_file.items() if objects}
 
     def roles(self) -> list[dict[str, Any]]:
         """Return the IAM roles, each with its policies."""
@@ -75,14 +75,14 @@ class PlacedStack:
     def role_files(self) -> dict[str, Any]:
         """Return the documents by file: each role's folder has its trust policy,
         its policies and the list of managed ones."""
-        found: dict[str, Any] = {}
+        by_file: dict[str, Any] = {}
         for each in self._roles():
-            found[f"{each.name}/trust-policy.json"] = each.trust_policy(self.place.account, self.issuer)
+            by_file[f"{each.name}/trust-policy.json"] = each.trust_policy(self.place.account, self.issuer)
             if each.managed_policy_arns:
-                found[f"{each.name}/managed-policies.json"] = list(each.managed_policy_arns)
+                by_file[f"{each.name}/managed-policies.json"] = list(each.managed_policy_arns)
             for name, policy in {**each.policies, **each.inline_policies}.items():
-                found[f"{each.name}/policies/{name}.json"] = policy
-        return found
+                by_file[f"{each.name}/policies/{name}.json"] = policy
+        return by_file
 
     def left_out(self) -> list[str]:
         """Return the charts and EKS add-ons of the stack."""

@@ -72,9 +72,9 @@ def _release(node: StateNode, approval: Approval | None, busy: bool, kube: KubeC
 
 def status(snapshot: Snapshot) -> list[dict[str, Any]]:
     """Return every plan with nodes that are there still, as JSON values, the latest first."""
-    found, busy = approvals(snapshot), engaged(snapshot)
+    by_node, busy = approvals(snapshot), engaged(snapshot)
     plans: dict[str, dict[str, Approval]] = {}
-    for name, one in found.items():
+    for name, one in by_node.items():
         plans.setdefault(one.plan, {})[name] = one
     latest = sorted(plans.items(), key=lambda item: -max(one.at for one in item[1].values()))
     return [_plan(number, nodes, snapshot, busy) for number, nodes in latest]

@@ -64,10 +64,10 @@ class Keyboard:
             self._wait(seconds)
         if BEGUN.match(self._typed):
             self._wait(SEQUENCE_SECONDS)
-        found = SEQUENCE.match(self._typed)
-        if found:
-            self._typed = self._typed[found.end() :]
-            return NAMES.get(found[1], "")
+        sequence = SEQUENCE.match(self._typed)
+        if sequence:
+            self._typed = self._typed[sequence.end() :]
+            return NAMES.get(sequence[1], "")
         key, self._typed = self._typed[:1], self._typed[1:]
         return SINGLE.get(key, key)
 

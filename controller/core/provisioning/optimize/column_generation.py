@@ -83,6 +83,19 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
+class _Listed:
+    """P patterns: units P x D, group P (the bins of each), reduced P ($/hour, the reduced cost).
+
+    missing: $/hour, the least reduced cost of the patterns that are not listed though they were asked for.
+    """
+
+    units: Floats
+    group: Ints
+    reduced: Floats
+    missing: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Duals:
     """Scaled so that no pattern gains. worth: D, $/hour of a unit. taken: $/hour of each group of existing nodes."""
 
@@ -138,11 +151,11 @@ class ColumnGeneration:
         if starts is not None:
             near = min(self.most, (1.0 + NEAR) * self.duals.least)
             for states, pairs in self.effort.searches:
-                found = self._searched(starts, best, near, states, pairs)
-                if found.packing is not None and not within_limits(self.problem, found.packing):
-                    best = replace(best, least=max(best.least, found.least))
+                result = self._searched(starts, best, near, states, pairs)
+                if result.packing is not None and not within_limits(self.problem, result.packing):
+                    best = replace(best, least=max(best.least, result.least))
                     break
-                best = found
+                best = result
                 if best.optimal:
                     return best
                 near = best.cost
@@ -243,52 +256,57 @@ class ColumnGeneration:
 
     def _searched(self, starts: Ints, best: Searched, near: float, states: int, pairs: int) -> Searched:
         """Search through the patterns that a packing of less than `near` ($/hour) uses."""
-        duals, types = self.duals, self.types
-        most = self.effort.patterns
-        units, group, reduced, missing = self._listed(near - duals.least, states)
-        order = self._order()
-        new = np.flatnonzero(group < types)
-        new = new[_cheapest(units[new], reduced[new])]
-        if len(new) > most:
-            new = new[np.argsort(reduced[new], kind="stable")]
-            missing = min(missing, float(reduced[new[most]]))
-            new = new[:most]
-        existing, rows, nothing = list[Patterns](), list[int](), np.zeros((1, len(order)))
-        for place, numbers in enumerate(self.groups.numbers[types:]):
-            own = units[group == types + place]
-            taken = Patterns(
-                np.concatenate([nothing, own])[:, order].astype(np.int64),
-                np.concatenate([[duals.taken[place]], np.maximum(0.0, duals.taken[place] - own @ duals.worth)]),
-            )
-            existing += [taken] * len(numbers)
-            rows += numbers
-        search = PatternSearch(
-            duals.worth[order],
-            Patterns(units[new][:, order].astype(np.int64), reduced[new]),
-            existing,
-            near,
-            pairs,
-        )
-        taken_all = float(duals.taken @ self.groups.available[types:])
-        found = search.run(starts[:, order], starts @ duals.worth - taken_all)
-        least = max(best.least, min(found.least, duals.least + missing, best.cost))
-        if not np.isfinite(found.cost):
+        duals, order = self.duals, self._order()
+        listed = self._listed(near - duals.least, states)
+        new, missing = self._promising(listed)
+        on_new = Patterns(listed.units[new][:, order].astype(np.int64), listed.reduced[new])
+        rows, on_existing = self._of_existing(listed, order)
+        taken_all = float(duals.taken @ self.groups.available[self.types :])
+        search = PatternSearch(duals.worth[order], on_new, on_existing, near, pairs)
+        result = search.run(starts[:, order], starts @ duals.worth - taken_all)
+        least = max(best.least, min(result.least, duals.least + missing, best.cost))
+        if not np.isfinite(result.cost):
             return replace(best, least=least)
-        sets = [existing[place].units[number] for place, number in enumerate(found.existing)]
-        sets += [units[new[number]][order].astype(np.int64) for number in found.new]
-        packing, cost = self._packing(starts[found.start][order], sets, rows, order)
+        sets = [on_existing[place].units[number] for place, number in enumerate(result.existing)]
+        sets += [on_new.units[number] for number in result.new]
+        packing, cost = self._packing(starts[result.start][order], sets, rows, order)
         return Searched(min(least, cost), cost, packing) if cost < best.cost else replace(best, least=least)
+
+    def _promising(self, listed: _Listed) -> tuple[Ints, float]:
+        """Return the numbers of the patterns of new nodes to search through, each once, with its cheapest bin.
+
+        And the least reduced cost ($/hour) of those that are left out, beside those that are missing in the list.
+        """
+        new, most = np.flatnonzero(listed.group < self.types), self.effort.patterns
+        new = new[_cheapest(listed.units[new], listed.reduced[new])]
+        if len(new) <= most:
+            return new, listed.missing
+        new = new[np.argsort(listed.reduced[new], kind="stable")]
+        return new[:most], min(listed.missing, float(listed.reduced[new[most]]))
+
+    def _of_existing(self, listed: _Listed, order: Ints) -> tuple[list[int], list[Patterns]]:
+        """Return the existing nodes' rows, and the patterns of each: to hold nothing, and those that are listed.
+
+        order: D, the item types in the order of the patterns' units.
+        """
+        rows, patterns, nothing = list[int](), list[Patterns](), np.zeros((1, len(order)))
+        for place, numbers in enumerate(self.groups.numbers[self.types :]):
+            own, taken = listed.units[listed.group == self.types + place], self.duals.taken[place]
+            reduced = np.concatenate([[taken], np.maximum(0.0, taken - own @ self.duals.worth)])
+            units = np.concatenate([nothing, own])[:, order].astype(np.int64)
+            patterns += [Patterns(units, reduced)] * len(numbers)
+            rows += numbers
+        return rows, patterns
 
     def _order(self) -> Ints:
         """Return the item types, those first of which a unit takes the largest part of any bin that lets it in."""
         most = np.maximum(self.groups.capacity.max(axis=0), SLACK)
         return np.argsort(-(self.problem.requests / most).max(axis=1), kind="stable")
 
-    def _listed(self, gap: float, states: int) -> tuple[Floats, Ints, Floats, float]:
-        """Return the patterns of at most this reduced cost to which no unit can be added for nothing:
-        units, bins, reduced costs.
+    def _listed(self, gap: float, states: int) -> _Listed:
+        """List the patterns of at most this reduced cost ($/hour) to which no unit can be added for nothing.
 
-        And a reduced cost ($/hour) that patterns within the gap which are missing have at least.
+        states: limit of the branch and bound.
         """
         problem, bins, duals = self.problem, self.bins, self.duals
         charge = np.concatenate([bins.charge[: self.types], duals.taken])
@@ -303,7 +321,7 @@ class ColumnGeneration:
             maximal &= ~(more & (free >= problem.requests[item]).all(axis=1))
         units, group = units[maximal], group[maximal]
         reduced = charge[group] + self._surplus(units, group) - units @ duals.worth
-        return units, group, np.maximum(reduced, 0.0), -priced.dropped
+        return _Listed(units, group, np.maximum(reduced, 0.0), -priced.dropped)
 
     def _packing(self, start: Ints, sets: list[Ints], rows: list[int], order: Ints) -> tuple[Packing, float]:
         """Return a packing of the start state's units, each taken by the first pattern with room for it;

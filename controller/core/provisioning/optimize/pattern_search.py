@@ -8,6 +8,7 @@ Where states are too many the least promising are dropped: the least that they c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,7 @@ class _Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """least: $/hour, no packing costs less. cost: of the packing found, infinite without one.
 
     start: the row of its first state. existing: the pattern that each existing node takes, or -1. new: patterns.
@@ -80,7 +81,7 @@ class PatternSearch:
             chosen = np.flatnonzero(new.units[:, item])
             self.with_item.append(chosen[np.argsort(new.reduced[chosen], kind="stable")])
 
-    def run(self, starts: Ints, least: Floats) -> Found:
+    def run(self, starts: Ints, least: Floats) -> SearchResult:
         """Search from the states (S x D units) that packings may place, each with the least that one costs."""
         self.radix = np.append(np.cumprod((starts.max(axis=0) + 1)[:0:-1])[::-1], 1).astype(np.int64)
         none = np.full(len(starts), -1, dtype=np.int64)
@@ -95,7 +96,7 @@ class PatternSearch:
                 for item in np.unique(first).tolist()
             ]
             self._keep(_joined(parts))
-        return self._found()
+        return self._result()
 
     def _steps(self, states: Ints, patterns: Patterns, chosen: Ints) -> _Layer:
         """Use each of these patterns, in order of their reduced costs, after each of these states."""
@@ -104,12 +105,8 @@ class PatternSearch:
         reduced = patterns.reduced[chosen]
         ways = np.searchsorted(reduced, self.most - TOLERANCE - layer.least[states], side="left")
         parts = []
-        ends = np.cumsum(ways)
-        begin = 0
-        while begin < len(states):
-            end = max(begin + 1, int(np.searchsorted(ends, (ends[begin - 1] if begin else 0) + PAIRS, side="right")))
-            some, number = states[begin:end], ways[begin:end]
-            begin = end
+        for block in _blocks(np.cumsum(ways)):
+            some, number = states[block], ways[block]
             source = np.repeat(some, number)
             if not len(source):
                 continue
@@ -149,16 +146,26 @@ class PatternSearch:
             layer = _some(layer, order[: self.states])
         self.layers.append(layer)
 
-    def _found(self) -> Found:
+    def _result(self) -> SearchResult:
         least = min(self.most, self.least)
         if self.goal is None:
-            return Found(least, np.inf)
+            return SearchResult(least, np.inf)
         used, state = [int(self.goal.pattern[0])], int(self.goal.parent[0])
         for layer in reversed(self.layers[: self.depth]):
             used.append(int(layer.pattern[state]))
             state = int(layer.parent[state])
-        steps = used[-2::-1]
-        return Found(least, self.most, state, tuple(steps[: len(self.existing)]), tuple(steps[len(self.existing) :]))
+        steps, existing = tuple(used[-2::-1]), len(self.existing)
+        return SearchResult(least, self.most, state, steps[:existing], steps[existing:])
+
+
+def _blocks(ends: Ints) -> Iterator[slice]:
+    """Yield blocks of states with at most `PAIRS` pairs, one state at least. ends: pairs up to each state's last."""
+    begin = 0
+    while begin < len(ends):
+        before = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + PAIRS, side="right")))
+        yield slice(begin, end)
+        begin = end
 
 
 def _some(layer: _Layer, rows: Ints) -> _Layer:

@@ -313,12 +313,12 @@ def _generate_patterns(
 ) -> _Columns:
     """Return the patterns of `best`, and those that greedy filling by the linear program's duals finds in rounds."""
     problem, bins = program.problem, program.bins
-    found = _PatternSet(len(problem.counts))
+    patterns = _PatternSet(len(problem.counts))
     for one in best.bins:
         fits = (bins.capacity >= one.units @ problem.requests - SLACK).all(axis=1)
         fits &= bins.allowed[:, one.units > 0].all(axis=1)
         if fits.any():
-            found.add(int(np.argmin(np.where(fits, bins.price, np.inf))), one.units)
+            patterns.add(int(np.argmin(np.where(fits, bins.price, np.inf))), one.units)
     prices = bins.even_prices(problem.dense)
     worth, charge, fruitless = first_worth(problem, bins, prices), bins.price, 0
     for number in range(ROUNDS):
@@ -329,13 +329,13 @@ def _generate_patterns(
         units = fill(OpenBins(bins.capacity, prices, bins.allowed), supply, strategy, work)
         gain = units @ worth - charge
         useful = range(len(gain)) if number == 0 else np.flatnonzero(gain > TOLERANCE).tolist()
-        if not sum([found.add(group, units[group]) for group in useful]):
+        if not sum([patterns.add(group, units[group]) for group in useful]):
             fruitless += 1
             continue
         fruitless = 0
-        relaxation = program.relaxed(found.columns, work)
+        relaxation = program.relaxed(patterns.columns, work)
         worth, charge = relaxation.worth, relaxation.charge
-    return found.columns
+    return patterns.columns
 
 
 def first_worth(problem: BinPackingProblem, bins: BinGroups, prices: Floats) -> Floats:

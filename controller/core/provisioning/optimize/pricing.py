@@ -91,9 +91,9 @@ def price(bins: PricedBins, asked: Question) -> Priced:
             bins.some(chosen),
             replace(asked, requests=requests[items], counts=counts[items], worth=worth[items], least=least[chosen]),
         )
-        found, place = search.run()
-        whole = np.zeros((len(found), len(counts)))
-        whole[:, items] = found
+        patterns, place = search.run()
+        whole = np.zeros((len(patterns), len(counts)))
+        whole[:, items] = patterns
         units.append(whole)
         where.append(chosen[place])
         most[chosen] = search.most

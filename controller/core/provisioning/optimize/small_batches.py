@@ -129,11 +129,11 @@ class _Batch:
         if wholes is None:
             return None
         generation = ColumnGeneration(problem, self._load_prices(problem), wholes, self.most, self.effort)
-        found = generation.solved()
-        optimal = found.optimal
-        if found.packing is None or not within_limits(problem, found.packing):
-            return SmallBatch(found.least, optimal=optimal)
-        return SmallBatch(found.least, self._written(problem, found.packing, limits), searched=True, optimal=optimal)
+        result = generation.solved()
+        optimal = result.optimal
+        if result.packing is None or not within_limits(problem, result.packing):
+            return SmallBatch(result.least, optimal=optimal)
+        return SmallBatch(result.least, self._written(problem, result.packing, limits), searched=True, optimal=optimal)
 
     def _items(self) -> tuple[list[Item], Admissible | None]:
         """Return an item for each kind in each of its joint domains, and which numbers of units are whole plans."""

@@ -227,7 +227,7 @@ class Reasons:
     def _sold_out(self, rows: Bools, question: Question) -> list[str]:
         """Return the types of `rows` with an offering that meets every choice of the pod and has no capacity at the
         moment."""
-        catalog, found = self.catalog, set[str]()
+        catalog, names = self.catalog, set[str]()
         for row in np.flatnonzero(rows).tolist():
             of_pool = catalog.pools[int(catalog.pool_of[row])].requirements
             for offering in catalog.types[row].offerings:
@@ -235,8 +235,8 @@ class Reasons:
                 if not offering.available and _has(of_pool, has):
                     choices = question.level.choices
                     if all(any(_has(term, has) and self._of_type(row, term) for term in terms) for terms in choices):
-                        found.add(catalog.types[row].name)
-        return sorted(found)
+                        names.add(catalog.types[row].name)
+        return sorted(names)
 
     def _of_type(self, row: int, term: Requirements) -> bool:
         """Return whether the labels of a row's type, and those that its Provisioner sets, meet a term."""
@@ -252,9 +252,9 @@ class Reasons:
         if not short:
             names = [catalog.space.names[column] for column in question.columns]
             asked = zip(names, question.request[question.columns].tolist(), strict=True)
-            wanted = _some([in_words(name, int(amount)) for name, amount in asked if not is_slot(name)])
+            request = _some([in_words(name, int(amount)) for name, amount in asked if not is_slot(name)])
             return (
-                f"no one instance type has all that it asks for ({wanted}); ask for less of one, or allow other types"
+                f"no one instance type has all that it asks for ({request}); ask for less of one, or allow other types"
             )
         reasons = []
         for column in short:

@@ -132,29 +132,24 @@ class Solver:
         compiled, least, budget = self.compiled, None, self.options.budget_seconds
         scarce = len(plan.unplaced) > len(compiled.unreadable)
         if scarce:
-            plan = self._repacked(rounds, plan, budget)
-        first = best = rounds.packer
+            plan = self._tried(rounds, plan, refine(rounds, compiled.limits(), budget))
+        first = rounds.packer
         small = pack_small_batch(rounds, compiled.limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
         if small is not None:
             least = small.least
-            if small.packer is not None:
-                rounds.packer = small.packer
-                other = self._plan(rounds)
-                if self._rank(other) < self._rank(plan):
-                    plan, best = other, small.packer
-                # Domains may be allocated otherwise there: refinement tries the first plan's.
-                rounds.packer = first
+            plan = self._tried(rounds, plan, small.packer)
             budget *= AFTER_SEARCH if small.searched else 1.0
         if not scarce and (least is None or not Proof(self._cost(plan), least).optimal):
-            other = self._repacked(rounds, plan, budget)
-            if other is not plan:
-                return other, least
-        rounds.packer = best
+            # A small batch may be packed with other domains: refinement tries those of the first plan.
+            best, rounds.packer = rounds.packer, first
+            other = self._tried(rounds, plan, refine(rounds, compiled.limits(), budget))
+            if other is plan:
+                rounds.packer = best
+            plan = other
         return plan, least
 
-    def _repacked(self, rounds: Rounds, plan: SchedulingPlan, budget: float) -> SchedulingPlan:
-        """Return the plan of refinement, whose packing `rounds` then has, or this one if that is no better."""
-        packer = refine(rounds, self.compiled.limits(), budget)
+    def _tried(self, rounds: Rounds, plan: SchedulingPlan, packer: Packer | None) -> SchedulingPlan:
+        """Return the plan of a packer, whose packing `rounds` then has, or this one if that is no better."""
         if packer is not None:
             first, rounds.packer = rounds.packer, packer
             other = self._plan(rounds)
