@@ -153,7 +153,7 @@ def make_due(provider: AWSProvider, what: str) -> None:
 
 def set_prices(provider: AWSProvider, prices: Mapping[str, float]) -> None:
     """On-demand prices by instance type."""
-    market(provider)._pricing._publish(on_demand=prices)
+    market(provider)._pricing._publish(lambda held: replace(held, on_demand=prices, listed=True))
 
 
 def request(

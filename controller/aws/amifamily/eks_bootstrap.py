@@ -103,15 +103,6 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def _al2_user_data(bootstrap: Bootstrap) -> str:
-    return shell_user_data(bootstrap, bootstrap.kubelet.container_runtime or "containerd")
-
-
-def _ubuntu_user_data(bootstrap: Bootstrap) -> str:
-    """Name no container runtime: the image has one."""
-    return shell_user_data(bootstrap, container_runtime=None)
-
-
 def _ubuntu_parameters(arch: str) -> tuple[str, ...]:
     return tuple(_UBUNTU_PATH.format(release=release, arch=arch, volume=volume) for release, volume in _UBUNTU_RELEASES)
 
@@ -123,7 +114,7 @@ AL2 = AMIFamily(
         ImageAlias((f"{_AL2_PATH}-gpu/recommended/image_id",), needs("amd64", only=("nvidia", "aws"))),
         ImageAlias((f"{_AL2_PATH}-arm64/recommended/image_id",), needs("arm64", never=("nvidia", "aws"))),
     ),
-    user_data=_al2_user_data,
+    user_data=lambda boot: shell_user_data(boot, boot.kubelet.container_runtime or "containerd"),
     block_devices=(default_device("/dev/xvda", 20),),
     storage_device="/dev/xvda",
     supports_instance_store=True,
@@ -132,7 +123,7 @@ AL2 = AMIFamily(
 UBUNTU = AMIFamily(
     name="Ubuntu",
     aliases=tuple(ImageAlias(_ubuntu_parameters(arch), needs(arch)) for arch in ("amd64", "arm64")),
-    user_data=_ubuntu_user_data,
+    user_data=lambda boot: shell_user_data(boot, container_runtime=None),
     block_devices=(default_device("/dev/sda1", 20),),
     storage_device="/dev/sda1",
     ignored_kubelet_fields=("containerRuntime",),

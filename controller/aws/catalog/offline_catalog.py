@@ -7,7 +7,7 @@ the on-demand price is assumed, and the command line says so wherever it shows s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -106,7 +106,6 @@ def shipped_catalog(region: str) -> RegionCatalog:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class OfflineTypes:
     """A TypeSource over a catalog.
 
@@ -114,19 +113,21 @@ class OfflineTypes:
     type is taken to have an image.
     """
 
-    catalog: RegionCatalog
-    settings: Settings
-    zones: frozenset[str] = frozenset()
-    spot_share: float = ASSUMED_SPOT_SHARE
-    """Spot price over on-demand price, where the catalog has no spot prices."""
-    _market: Market = field(init=False, repr=False, compare=False)
-    _built: dict[tuple[CapacityRules, float], tuple[InstanceType, ...]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-    """Answers by what they depend on: Provisioners with the same kubelet settings and charges share one."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_market", self._priced())
+    def __init__(
+        self,
+        catalog: RegionCatalog,
+        settings: Settings,
+        zones: frozenset[str] = frozenset(),
+        spot_share: float = ASSUMED_SPOT_SHARE,
+    ) -> None:
+        """`spot_share`: spot price over on-demand price, where the catalog has no spot prices."""
+        self.catalog = catalog
+        self.settings = settings
+        self.zones = zones
+        self.spot_share = spot_share
+        self._market = self._priced()
+        self._built: dict[tuple[CapacityRules, float], tuple[InstanceType, ...]] = {}
+        """Answers by what they depend on: Provisioners with the same kubelet settings and charges share one."""
 
     def _priced(self) -> Market:
         catalog = self.catalog

@@ -112,7 +112,7 @@ class Pricing:
             prices.update(self._products(filters))
         if not prices:
             raise CloudError(f"pricing:GetProducts lists no instance type of region {self._region}")
-        self._publish(on_demand={**self._prices.on_demand, **prices})
+        self._publish(lambda held: replace(held, on_demand={**held.on_demand, **prices}, listed=True))
         return len(prices)
 
     def refresh_spot(self) -> int:
@@ -134,7 +134,7 @@ class Pricing:
                 prices[key] = price
         if not prices:
             raise CloudError(f"ec2:DescribeSpotPriceHistory lists no spot price in region {self._region}")
-        self._publish(spot=prices)
+        self._publish(lambda held: replace(held, spot=prices))
         return len(prices)
 
     @property
@@ -144,23 +144,13 @@ class Pricing:
 
     def count_running(self, running: Mapping[OfferingId, int]) -> None:
         """Apply each commitment to as many further instances as the running ones (by offering) leave it."""
-        self._publish(book=PriceBook.now(self._rules, running))
+        book = PriceBook.now(self._rules, running)
+        self._publish(lambda held: replace(held, book=book))
 
-    def _publish(
-        self,
-        on_demand: Mapping[str, float] | None = None,
-        spot: Mapping[tuple[str, str], float] | None = None,
-        book: PriceBook | None = None,
-    ) -> None:
+    def _publish(self, change: Callable[[Prices], Prices]) -> None:
         with self._lock:
             held = self._prices
-            changed = Prices(
-                held.version,
-                held.on_demand if on_demand is None else on_demand,
-                held.spot if spot is None else spot,
-                held.book if book is None else book,
-                held.listed or on_demand is not None,
-            )
+            changed = change(held)
             if changed != held:
                 self._prices = replace(changed, version=held.version + 1)
 

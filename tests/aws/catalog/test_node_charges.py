@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from controller.aws.amifamily.family import GIB
 from controller.aws.catalog.capacity import CapacityRules
 from controller.aws.catalog.cpu_credits import BASELINES, SAME_AS_T3, cpu_credits
 from controller.aws.catalog.instance_catalog import Market, SubnetZones, TypeBuilder
 from controller.aws.catalog.learned_memory import LearnedMemory
-from controller.aws.catalog.node_charges import GIB, node_charges
+from controller.aws.catalog.node_charges import node_charges
 from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
 from controller.aws.catalog.price_book import Prices
 from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice, BlockDeviceMapping
