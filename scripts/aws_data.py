@@ -16,13 +16,14 @@ import gzip
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import boto3
 import click
+import msgspec
 
 from controller.aws.api.clients import pricing_region
 from controller.aws.catalog.instance_catalog import InstanceTypeCatalog
@@ -33,7 +34,6 @@ from controller.aws.catalog.shipped_tables import (
     PRICES_FILE,
     TYPES_FILE,
     ShippedTypes,
-    pack_types,
 )
 from controller.errors import CloudError
 
@@ -138,6 +138,20 @@ def write_table(file: Path, document: dict[str, Any]) -> None:
     """Write bytes that depend on the content alone, so that an unchanged answer is no change to commit."""
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0))
+
+
+def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
+    """Return the table of instance types with one region replaced by what was `read`."""
+    zones = {
+        name: [zone.removeprefix(read.region) for zone in sorted(places)]
+        for name, places in sorted(read.zones.items())
+        if name in read.types
+    }
+    entry = {"generated": read.generated, "source": read.source, "zones": zones}
+    regions = dict(sorted({**table.get("regions", {}), read.region: entry}.items()))
+    types = {**table.get("types", {}), **{name: msgspec.to_builtins(info) for name, info in read.types.items()}}
+    sold = {name for region in regions.values() for name in region["zones"]}
+    return {"types": {name: info for name, info in sorted(types.items()) if name in sold}, "regions": regions}
 
 
 if __name__ == "__main__":

@@ -43,11 +43,11 @@ class Image:
 class Images:
     """Images of node templates. Safe for many threads."""
 
-    def __init__(self, ec2: EC2Client, ssm: SSMClient, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
+    def __init__(self, ec2: EC2Client, ssm: SSMClient, clock: Clock) -> None:
         self._ec2 = ec2
         self._ssm = ssm
-        self._parameters: Cache[str, str | None] = Cache(clock, cache_seconds)
-        self._selected: Cache[tuple[tuple[str, str], ...], tuple[Image, ...]] = Cache(clock, cache_seconds)
+        self._parameters: Cache[str, str | None] = Cache(clock, CACHE_SECONDS)
+        self._selected: Cache[tuple[tuple[str, str], ...], tuple[Image, ...]] = Cache(clock, CACHE_SECONDS)
 
     def by_type(
         self, template: AWSNodeTemplate, version: str, instance_types: Iterable[InstanceType]

@@ -101,20 +101,6 @@ def shipped_type_names() -> frozenset[str]:
     return frozenset(name for entry in _read(TYPES_FILE)["regions"].values() for name in entry["zones"])
 
 
-def pack_types(table: Mapping[str, Any], read: ShippedTypes) -> dict[str, Any]:
-    """Return the table of instance types with one region replaced by what was `read`."""
-    zones = {
-        name: [zone.removeprefix(read.region) for zone in sorted(places)]
-        for name, places in sorted(read.zones.items())
-        if name in read.types
-    }
-    entry = {"generated": read.generated, "source": read.source, "zones": zones}
-    regions = dict(sorted({**table.get("regions", {}), read.region: entry}.items()))
-    types = {**table.get("types", {}), **{name: msgspec.to_builtins(info) for name, info in read.types.items()}}
-    sold = {name for region in regions.values() for name in region["zones"]}
-    return {"types": {name: info for name, info in sorted(types.items()) if name in sold}, "regions": regions}
-
-
 @cache
 def branch_interfaces() -> FrozenMap[str, int]:
     """Return the branch network interfaces (for security groups for pods) by instance type;

@@ -30,9 +30,8 @@ class _Mask:
 class UnavailableOfferings:
     """Which offerings are masked now. Safe for many threads."""
 
-    def __init__(self, clock: Clock, base_seconds: float = BASE_SECONDS) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._base_seconds = base_seconds
         self._lock = threading.Lock()
         self._masks: dict[Key, _Mask] = {}
         self._active: frozenset[Key] = frozenset()
@@ -48,11 +47,11 @@ class UnavailableOfferings:
             now = self._clock.monotonic()
             held = self._masks.get(key)
             if held is None or now - held.until > FORGET_SECONDS:
-                seconds = self._base_seconds
+                seconds = BASE_SECONDS
             elif now < held.until:
                 seconds = held.seconds
             else:
-                seconds = min(held.seconds * 2, max(MAX_SECONDS, self._base_seconds))
+                seconds = min(held.seconds * 2, MAX_SECONDS)
             self._masks[key] = _Mask(now + seconds, seconds, reason)
             self._settle(now)
             return seconds

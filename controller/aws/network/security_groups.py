@@ -36,13 +36,12 @@ class SecurityGroups:
         cluster_name: str,
         clock: Clock,
         logger: structlog.typing.FilteringBoundLogger,
-        cache_seconds: float = CACHE_SECONDS,
     ) -> None:
         self._ec2 = ec2
         self._cluster_tag = cluster_tag(cluster_name)
         self._log = logger
         self._logged: set[tuple[str, ...]] = set()
-        self._cache: Cache[tuple[tuple[str, str], ...], tuple[str, ...]] = Cache(clock, cache_seconds)
+        self._cache: Cache[tuple[tuple[str, str], ...], tuple[str, ...]] = Cache(clock, CACHE_SECONDS)
 
     def matching(self, template: AWSNodeTemplate) -> tuple[str, ...]:
         """Return the ids of the template's groups, sorted. Raises NodeTemplateError when none matches,

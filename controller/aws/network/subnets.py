@@ -56,7 +56,6 @@ class Subnets:
         self,
         ec2: EC2Client,
         clock: Clock,
-        cache_seconds: float = CACHE_SECONDS,
         left: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`left`: ids of the zones that a zonal shift leaves; their subnets get no nodes."""
@@ -67,7 +66,7 @@ class Subnets:
         self._beside: dict[str, str] = {}
         """By subnet of a reservation, the one that was reserved beside it for pods."""
         self._lock = threading.Lock()
-        self._read: Cache[tuple[tuple[str, str], ...], tuple[Subnet, ...]] = Cache(clock, cache_seconds)
+        self._read: Cache[tuple[tuple[str, str], ...], tuple[Subnet, ...]] = Cache(clock, CACHE_SECONDS)
         self._for_pods: dict[str, str] = {}
         """By zone, the subnet that pods take addresses of, where it is not the node's."""
         self._in_flight: dict[str, int] = {}

@@ -17,7 +17,7 @@ from controller.runtime.clock import SystemClock
 from controller.telemetry.decision_ledger import Ledger
 
 
-def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tuple[Entry, ...]:
+def decisions(kube: KubeClient | None, subject: str = "") -> tuple[Entry, ...]:
     """Return the newest entries, oldest first, of one subject (KIND/NAME or a name) or all;
     none without the right to read."""
     if kube is None:
@@ -26,7 +26,7 @@ def decisions(kube: KubeClient | None, subject: str = "", limit: int = 20) -> tu
         config_maps = kube.list(CONFIG_MAPS, field_selector=f"metadata.name={CONFIG_MAP}")
     except KubeError:
         return ()  # a user without that right still gets an answer, without the record
-    return on_record(config_maps, subject, limit)
+    return on_record(config_maps, subject)
 
 
 def on_record(config_maps: Iterable[Document], subject: str = "", limit: int = 20) -> tuple[Entry, ...]:

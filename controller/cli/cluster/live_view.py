@@ -169,9 +169,7 @@ class LiveCluster:
 
 
 @contextmanager
-def watch_cluster(
-    where: ClusterLocation, selector: str = "", clock: Clock | None = None, *, early: bool = False
-) -> Iterator[LiveCluster]:
+def watch_cluster(where: ClusterLocation, selector: str = "", *, early: bool = False) -> Iterator[LiveCluster]:
     """Watch the cluster of a kubeconfig inside a `with` block. `selector` selects nodes by label.
 
     `early`: yield as soon as the nodes are listed, while other lists are still to come.
@@ -179,7 +177,7 @@ def watch_cluster(
     Raises ValidationError for a kubeconfig that cannot be used, ForbiddenError without the right to list nodes and
     pods, InvalidObjectError for a bad selector, UnavailableError when the first lists time out.
     """
-    kube, clock = kube_client(where.kubeconfig, where.context), clock or SystemClock()
+    kube, clock = kube_client(where.kubeconfig, where.context), SystemClock()
     resources, notes = readable(kube, (*CLUSTER_STATE, *served_devices(kube)), (NODES, PODS))
     kube.list(NODES, label_selector=selector, field_selector=NONE)
     config, record, prices = ObjectStore(), ObjectStore(), ObjectStore()
