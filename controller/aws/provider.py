@@ -142,36 +142,28 @@ class AWSProvider:
         return CloudIdentity(self._clients.region, self._cluster_facts().arn)
 
     def create(self, request: LaunchRequest) -> CloudInstance:
-        """See CloudProvider."""
         return self._launcher.launch(request, self._cluster_facts())
 
     def get(self, provider_id: str) -> CloudInstance:
-        """See CloudProvider."""
         return self._instances.get(instance_id(provider_id))
 
     def find(self, provider_id: str) -> CloudInstance | None:
-        """See CloudProvider."""
         return self._instances.find(instance_id(provider_id))
 
     def known(self, provider_ids: Iterable[str]) -> frozenset[str]:
-        """See CloudProvider."""
         return self._instances.known(provider_ids)
 
     def list(self) -> tuple[CloudInstance, ...]:
-        """See CloudProvider."""
         return self._instances.launched()
 
     def delete(self, provider_id: str) -> None:
-        """See CloudProvider."""
         self._instances.terminate(instance_id(provider_id))
 
     @property
     def interruptions(self) -> InterruptionQueue:
-        """See CloudProvider."""
         return self._queue
 
     def spot_interrupted(self, instance_type: str, zone: str) -> None:
-        """See CloudProvider."""
         self._market.unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
 
     def region_catalog(self) -> RegionCatalog:
@@ -180,7 +172,6 @@ class AWSProvider:
         return self._market.region_catalog()
 
     def zones_left(self) -> frozenset[str]:
-        """See CloudProvider."""
         return self._subnets.zones_left()
 
     def zonal_shifts(self) -> tuple[frozenset[str], str]:
@@ -189,11 +180,9 @@ class AWSProvider:
         return self._shifts.zones(), problem
 
     def use_pod_subnets(self, by_zone: Mapping[str, str]) -> None:
-        """See CloudProvider."""
         self._subnets.use_for_pods(by_zone)
 
     def price_book(self) -> Mapping[str, Any]:
-        """See CloudProvider."""
         return self._market.price_book()
 
     @property
@@ -202,7 +191,6 @@ class AWSProvider:
         return self._clients.region
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
-        """See CloudProvider."""
         teaching = [node for node in nodes if self._market.memory.may_teach(node)]
         if teaching:
             shown = self._instances.shown(node.provider_id for node in teaching)
@@ -212,11 +200,9 @@ class AWSProvider:
         return self._market.memory.document()
 
     def restore_memory(self, learned: Mapping[str, str]) -> None:
-        """See CloudProvider."""
         self._market.memory.restore(learned)
 
     def template_status(self, template: AWSNodeTemplate) -> TemplateStatus:
-        """See CloudProvider."""
         status = resolve_status(template, self._subnets, self._security_groups)
         return replace(status, ami_family=self._family_name(template))
 
@@ -230,11 +216,9 @@ class AWSProvider:
             return ""
 
     def image_ids(self, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """See CloudProvider."""
         return tuple(sorted({image.id for image in self._images_of(template)}))
 
     def advice(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[str, ...]:
-        """See CloudProvider."""
         return advice(provisioner, template, family_of(template), self._settings)
 
     def check_permissions(self) -> None:

@@ -70,7 +70,7 @@ from controller.settings import Settings
 from controller.telemetry.cluster_series import ClusterSeries
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.health import Health
-from controller.telemetry.measured_cloud import MeasuredCloud
+from controller.telemetry.measured_cloud import measured_cloud
 from controller.webhook.serving import WebhookTimes
 
 LAUNCH_POLL_SECONDS = 0.05
@@ -154,7 +154,7 @@ class Operator:
         )
         self.informers = Informers(edges.kube, cluster, edges.clock, watched, run=edges.run)
         self.events = EventRecorder(edges.kube, edges.clock, run=edges.run)
-        cloud = MeasuredCloud(edges.cloud, self._recorder, edges.clock)
+        cloud = measured_cloud(edges.cloud, self._recorder, edges.clock)
         edges.ledger.look = self._look
         removals = Removals(
             kube=edges.kube,

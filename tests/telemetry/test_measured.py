@@ -13,7 +13,7 @@ from controller.kube.connection import connect
 from controller.kube.resources import NAMESPACES, NODES
 from controller.kube.retry import Backoff
 from controller.runtime.loops import Loop
-from controller.telemetry.measured_cloud import MeasuredCloud
+from controller.telemetry.measured_cloud import METHODS, measured_cloud
 from controller.telemetry.registry import Metrics
 from tests import factories
 from tests.core.instances import cloud_instance
@@ -57,7 +57,7 @@ def test_requests_are_counted_by_code_as_client_go_does(server: Server) -> None:
 
 def test_every_call_that_asks_the_cloud_is_measured_under_its_method() -> None:
     metrics, memory = Metrics(ManualClock()), MemoryCloud()
-    cloud: CloudProvider = MeasuredCloud(memory, metrics, ManualClock())
+    cloud = measured_cloud(memory, metrics, ManualClock())
     instance, template = memory.add(cloud_instance(number=1)), factories.node_template()
     assert cloud.get(instance.provider_id) == instance
     assert cloud.list() == (instance,)
@@ -72,9 +72,13 @@ def test_every_call_that_asks_the_cloud_is_measured_under_its_method() -> None:
     assert counts == {(method,): 1.0 for method in measured}
 
 
+def test_measured_methods_are_methods_of_a_cloud_provider() -> None:
+    assert [name for name in METHODS if not callable(getattr(CloudProvider, name, None))] == []
+
+
 def test_members_that_ask_nothing_are_passed_on_unmeasured() -> None:
     metrics, memory = Metrics(ManualClock()), MemoryCloud()
-    cloud: CloudProvider = MeasuredCloud(memory, metrics, ManualClock())
+    cloud = measured_cloud(memory, metrics, ManualClock())
     assert cloud.interruptions is memory.interruptions
     cloud.spot_interrupted("m5.large", "a")
     assert memory.spot_interruptions == [("m5.large", "a")]
@@ -91,7 +95,7 @@ def test_calls_of_the_cloud_are_timed_by_who_called_and_failures_counted_by_kind
             raise InsufficientCapacityError("none left")
 
     clock, metrics = ManualClock(), Metrics(ManualClock())
-    cloud = MeasuredCloud(Dry(), metrics, clock)
+    cloud = measured_cloud(Dry(), metrics, clock)
 
     def call() -> None:
         cloud.instance_types(factories.provisioner(), factories.node_template())
