@@ -113,11 +113,11 @@ def test_other_pods_that_were_not_tried_yet_take_existing_room_first() -> None:
     state = snapshot(MARKED, *other, nodes=[ready, starts], provisioners=[factories.provisioner()])
     plan = solve(room_problem(state, untried(state).others), SolveOptions(budget_seconds=0.0))
     assert [placement.node for placement in plan.existing] == ["ready"]
-    bound = with_bound(state, plan.existing)
+    bound = with_bound(state, {each.node: each.pods for each in plan.existing})
     (taken,) = bound.nodes["ready"].pods
     assert bound.pods[taken.key].node_name == "ready"
     assert taken.name.startswith("other-")
     assert [pod.name for pod in bound.unbound if pod.spec == other[0].spec] != [pod.name for pod in other]
-    assert with_bound(state, ()) is state
+    assert with_bound(state, {}) is state
     assert bound.nodes["starts"] is state.nodes["starts"]
     assert FrozenMap(bound.provisioners) == FrozenMap(state.provisioners)
