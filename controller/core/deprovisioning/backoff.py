@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
@@ -17,6 +18,7 @@ from controller.core.api.pod import Pod
 from controller.core.deprovisioning.removal_command import CONSOLIDATION
 from controller.core.deprovisioning.versioned_json import (
     NewerRecordError,
+    RecordFormat,
     read_annotation,
     read_versioned,
     unknown_members,
@@ -40,7 +42,6 @@ ARRIVAL_SECONDS: Final = 120.0
 REST_COST: Final = 3.0
 """A pod that cools down counts so many times in the disruption cost: what moves it again must save so much more."""
 MOST_FAILURES: Final = 10**6
-_FAILURE_MEMBERS: Final = ("method", "generation", "at", "count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +76,16 @@ def read_failure(node: StateNode) -> Failure | None:
     return read_annotation(node.node, FAILURE_ANNOTATION, parse_failure)
 
 
-def parse_failure(text: str) -> Failure:
-    """Parse the annotation's value. Raises UnreadableJsonError."""
-    members = read_versioned(text)
-    try:
-        return Failure(
-            method=str(members["method"]),
-            generation=whole(members["generation"]),
-            at=number(members["at"]),
-            count=whole(members["count"], 1, MOST_FAILURES),
-            unknown=unknown_members(members, _FAILURE_MEMBERS),
-        )
-    except KeyError as error:
-        raise UnreadableJsonError(f"has no member {error}") from None
+_FORMAT: Final = RecordFormat(
+    Failure,
+    {
+        "method": ("method", str),
+        "generation": ("generation", whole),
+        "at": ("at", number),
+        "count": ("count", partial(whole, least=1, most=MOST_FAILURES)),
+    },
+)
+write_failure, parse_failure = _FORMAT.write, _FORMAT.parse
 
 
 def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -> Failure:
@@ -103,11 +101,6 @@ def next_failure(snapshot: Snapshot, node: StateNode, method: str, now: float) -
         and _recent(earlier, now)
     ]
     return Failure(method, generation, now, 1 + max(counts, default=0))
-
-
-def write_failure(failure: Failure) -> str:
-    """Return the annotation's value."""
-    return write_versioned({name: getattr(failure, name) for name in _FAILURE_MEMBERS}, failure.unknown)
 
 
 def held_back(snapshot: Snapshot, method: str, now: float, delay: Callable[[int], float]) -> frozenset[str]:

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.deprovisioning.removal_command import CONSOLIDATION
-from controller.core.deprovisioning.versioned_json import read_versioned, unknown_members, write_versioned
+from controller.core.deprovisioning.versioned_json import RecordFormat
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.core.untrusted_json import UnreadableJsonError, number
 
 COMMAND_ANNOTATION: Final = "karpenter.sh/deprovisioning-command"
-_MEMBERS: Final = ("id", "method", "reason", "nodes", "replacements", "startedAt", "cordoned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +67,19 @@ class RecordedCommand:
         return in_vain or self.record.method != CONSOLIDATION
 
 
-def write_record(record: Record) -> str:
-    """Return the annotation's value."""
-    return write_versioned(
-        {
-            "id": record.id,
-            "method": record.method,
-            "reason": record.reason,
-            "nodes": list(record.nodes),
-            "replacements": list(record.replacements),
-            "startedAt": record.started_at,
-            "cordoned": record.cordoned,
-        },
-        record.unknown,
-    )
+_FORMAT: Final = RecordFormat(
+    Record,
+    {
+        "id": ("id", str),
+        "method": ("method", str),
+        "reason": ("reason", str),
+        "nodes": ("nodes", lambda names: tuple(sorted(map(str, names)))),
+        "replacements": ("replacements", lambda tokens: tuple(map(str, tokens))),
+        "started_at": ("startedAt", number),
+        "cordoned": ("cordoned", bool),
+    },
+)
+write_record, parse_record = _FORMAT.write, _FORMAT.parse
 
 
 def read_record(node: StateNode) -> Record | None:
@@ -97,24 +95,6 @@ def read_record(node: StateNode) -> Record | None:
         return parse_record(text)
     except UnreadableJsonError:
         return Record(f"unreadable-{node.node.uid}", "unreadable", "the record cannot be read", (node.name,), (), 0.0)
-
-
-def parse_record(text: str) -> Record:
-    """Parse the annotation's value. Raises UnreadableJsonError."""
-    members = read_versioned(text)
-    try:
-        return Record(
-            id=str(members["id"]),
-            method=str(members["method"]),
-            reason=str(members["reason"]),
-            nodes=tuple(sorted(str(name) for name in members["nodes"])),
-            replacements=tuple(str(token) for token in members["replacements"]),
-            started_at=number(members["startedAt"]),
-            cordoned=bool(members["cordoned"]),
-            unknown=unknown_members(members, _MEMBERS),
-        )
-    except (TypeError, KeyError) as error:
-        raise UnreadableJsonError(f"is no command: {type(error).__name__}: {error}") from None
 
 
 def recorded_commands(snapshot: Snapshot) -> tuple[RecordedCommand, ...]:

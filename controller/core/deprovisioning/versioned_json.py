@@ -10,15 +10,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node
 from controller.core.untrusted_json import UnreadableJsonError, read_object, whole
 
-T = TypeVar("T")
 VERSION: Final = 1
 MEMBER: Final = "version"
+
+
+class Versioned(Protocol):
+    """A record: a frozen dataclass with the members that another version of the controller added."""
+
+    @property
+    def unknown(self) -> FrozenMap[str, Any]:
+        """Kept when the record is written again."""
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Versioned)
 
 
 class NewerRecordError(UnreadableJsonError):
@@ -45,7 +56,32 @@ def read_annotation(node: Node, key: str, parse: Callable[[str], T]) -> T | None
 
 def write_versioned(members: Mapping[str, Any], unknown: Mapping[str, Any]) -> str:
     """Return the record's text, with the members that another version added."""
-    return json.dumps({**unknown, **members, MEMBER: VERSION}, sort_keys=True)
+    return json.dumps({**unknown, **members, MEMBER: VERSION}, sort_keys=True, default=sorted)
+
+
+class RecordFormat(Generic[R]):
+    """How the records of one class are written to JSON and parsed.
+
+    `members`: by the class's field, its name in JSON and the function that checks its decoded value.
+    """
+
+    def __init__(self, make: Callable[..., R], members: Mapping[str, tuple[str, Callable[[Any], object]]]) -> None:
+        self._make, self._members = make, members
+
+    def write(self, record: R) -> str:
+        """Return the record as JSON, with the members that another version added; sets become sorted lists."""
+        members = {name: getattr(record, attribute) for attribute, (name, _) in self._members.items()}
+        return write_versioned(members, record.unknown)
+
+    def parse(self, text: str) -> R:
+        """Parse a record. Raises UnreadableJsonError."""
+        members = read_versioned(text)
+        try:
+            values = {attribute: check(members[name]) for attribute, (name, check) in self._members.items()}
+        except (TypeError, KeyError) as error:
+            raise UnreadableJsonError(f"has no valid members: {type(error).__name__}: {error}") from None
+        known = {name for name, _ in self._members.values()}
+        return self._make(**values, unknown=unknown_members(members, known))
 
 
 def unknown_members(members: Mapping[str, Any], known: Collection[str]) -> FrozenMap[str, Any]:

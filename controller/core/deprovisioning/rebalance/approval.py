@@ -9,25 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod
-from controller.core.deprovisioning.versioned_json import (
-    read_annotation,
-    read_versioned,
-    unknown_members,
-    write_versioned,
-)
+from controller.core.deprovisioning.versioned_json import RecordFormat, read_annotation
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.core.untrusted_json import UnreadableJsonError, number, whole
+from controller.core.untrusted_json import number, whole
 
 APPROVAL_ANNOTATION: Final = "karpenter.sh/rebalance-approval"
 MOST_STEPS: Final = 100_000
 MOST_SAVED: Final = 1e9
 """Upper bound of a saving that is accepted, $ an hour."""
-_MEMBERS: Final = ("plan", "at", "step", "steps", "nodes", "pods", "saves", "planSaves", "cordoned", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,42 +65,24 @@ def new_pods(node: StateNode, known: Iterable[str]) -> list[str]:
     return [pod.full_name for pod in leaving_pods(node) if pod_digest(pod) not in digests]
 
 
-def write_approval(approval: Approval) -> str:
-    """Return the annotation's value."""
-    members = {
-        "plan": approval.plan,
-        "at": approval.at,
-        "step": approval.step,
-        "steps": approval.steps,
-        "nodes": approval.nodes,
-        "pods": sorted(approval.pods),
-        "saves": approval.saves,
-        "planSaves": approval.plan_saves,
-        "cordoned": approval.cordoned,
-        "stopped": approval.stopped,
-    }
-    return write_versioned(members, approval.unknown)
-
-
-def parse_approval(text: str) -> Approval:
-    """Parse the annotation's value. Raises UnreadableJsonError."""
-    members = read_versioned(text)
-    try:
-        return Approval(
-            plan=str(members["plan"]),
-            at=number(members["at"]),
-            step=whole(members["step"], 1, MOST_STEPS),
-            steps=whole(members["steps"], 1, MOST_STEPS),
-            nodes=whole(members["nodes"], 1, MOST_STEPS),
-            pods=frozenset(str(each) for each in members["pods"]),
-            saves=number(members["saves"], -MOST_SAVED),
-            plan_saves=number(members["planSaves"], -MOST_SAVED),
-            cordoned=bool(members["cordoned"]),
-            stopped=str(members["stopped"]),
-            unknown=unknown_members(members, _MEMBERS),
-        )
-    except (TypeError, KeyError) as error:
-        raise UnreadableJsonError(f"is no approval: {type(error).__name__}: {error}") from None
+_COUNT: Final = partial(whole, least=1, most=MOST_STEPS)
+_SAVING: Final = partial(number, least=-MOST_SAVED)
+_FORMAT: Final = RecordFormat(
+    Approval,
+    {
+        "plan": ("plan", str),
+        "at": ("at", number),
+        "step": ("step", _COUNT),
+        "steps": ("steps", _COUNT),
+        "nodes": ("nodes", _COUNT),
+        "pods": ("pods", lambda digests: frozenset(map(str, digests))),
+        "saves": ("saves", _SAVING),
+        "plan_saves": ("planSaves", _SAVING),
+        "cordoned": ("cordoned", bool),
+        "stopped": ("stopped", str),
+    },
+)
+write_approval, parse_approval = _FORMAT.write, _FORMAT.parse
 
 
 def read_approval(node: StateNode) -> Approval | None:
