@@ -39,7 +39,7 @@ from controller.core.api.pod import (
 )
 from controller.core.api.podspec import pod_spec, spec_and_limits
 from controller.core.api.quantity import nanos, rounded
-from controller.core.api.resize import resized_spec
+from controller.core.api.requests import resized_spec
 from controller.core.api.workloads import (
     CSINode,
     DaemonSet,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
 
-from controller.core.api.devices.device_claims import (
+from controller.core.api.devices import (
     ClaimSpec,
     DeviceRequest,
     ResourceClaim,

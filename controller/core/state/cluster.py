@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from controller.core.api.devices.device_slices import devices_by_node
+from controller.core.api.devices import devices_by_node
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
 from controller.core.api.node import Node, Taint

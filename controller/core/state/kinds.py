@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.core.api import parse
-from controller.core.api.devices import device_claims, device_slices
+from controller.core.api import devices, parse
 from controller.core.api.document import Document
 from controller.core.api.v1alpha5 import V1ALPHA5
 
@@ -46,10 +45,10 @@ KINDS: Mapping[str, Kind] = {
     "StatefulSet": Kind(parse.parse_stateful_set, _namespaced, "stateful_sets"),
     "Job": Kind(parse.parse_job, _namespaced, "jobs"),
     "ResourceQuota": Kind(parse.parse_quota, _namespaced, "quotas"),
-    "ResourceClaim": Kind(device_claims.parse_resource_claim, _namespaced, ""),
-    "ResourceClaimTemplate": Kind(device_claims.parse_resource_claim_template, _namespaced, ""),
-    "DeviceClass": Kind(device_slices.parse_device_class, _named, ""),
-    "ResourceSlice": Kind(device_slices.parse_resource_slice, _named, ""),
+    "ResourceClaim": Kind(devices.parse_resource_claim, _namespaced, ""),
+    "ResourceClaimTemplate": Kind(devices.parse_resource_claim_template, _namespaced, ""),
+    "DeviceClass": Kind(devices.parse_device_class, _named, ""),
+    "ResourceSlice": Kind(devices.parse_resource_slice, _named, ""),
 }
 """By Kubernetes kind."""
 DEVICE_KINDS: Final = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice")
