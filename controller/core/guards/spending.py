@@ -16,6 +16,7 @@ from controller.core.api import quantity
 from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.settings.readers import decimal
 from controller.core.cloud import Catalog, InstanceType
 from controller.core.decisions.fleet_cost import Fleet, fleet, owned
 from controller.core.guards.mix import with_mix
@@ -69,10 +70,7 @@ def price_limit(provisioner: Provisioner) -> float | None:
     text = provisioner.object_annotations.get(PRICE_LIMIT_ANNOTATION)
     if text is None:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = decimal(text)
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"annotation {PRICE_LIMIT_ANNOTATION}: {text!r} is no number of $ an hour; write 12.5, say")
     return value

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY
+from controller.core.api.settings.readers import decimal
 
 ROUNDING = 1e-9
 T = TypeVar("T")
@@ -120,10 +121,7 @@ def _or(value: T | None, default: T) -> T:
 
 
 def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    value = decimal(text)
     return value if math.isfinite(value) else None
 
 

@@ -75,14 +75,19 @@ def duration(text: str) -> float:
     return seconds
 
 
+def decimal(text: str) -> float:
+    """Parse a decimal number; NaN if the text is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def number(fits: Callable[[float], bool], form: str) -> Reader:
     """Make a reader of numbers for which `fits` holds. form: which those are, with an example after a colon."""
 
     def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
+        value = decimal(text)
         if not fits(value):
             raise ValueError(f"{text!r} is not {form}")
         return value

@@ -13,6 +13,7 @@ from typing import Final
 from controller.core.api.disruption import DisruptionPolicy, parse_budgets
 from controller.core.api.duration import duration_seconds
 from controller.core.api.front_end import AnnotationKeys
+from controller.core.api.settings.readers import decimal
 from controller.core.api.strict import MAX_INT64, Fields
 
 ANNOTATION_KEYS: Final = AnnotationKeys(
@@ -59,10 +60,7 @@ def read_disruption(spec: Fields, annotations: Mapping[str, str]) -> DisruptionP
 
 
 def _threshold(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
+    value = decimal(text or "")
     return value if 0 <= value < math.inf else None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.provisioner import KubeletConfiguration
+from controller.core.api.settings.readers import decimal
 from controller.core.api.strict import MAX_INT32, Fields, Report, amount_nanos, did_you_mean, step
 
 KUBELET_FIELDS: Final = (
@@ -111,11 +111,7 @@ def _check_signal(report: Report, path: str, signal: str) -> None:
 
 
 def _check_percentage(report: Report, path: str, value: str) -> None:
-    try:
-        percentage = float(value.removesuffix("%"))
-    except ValueError:
-        percentage = math.nan
-    if not 0 <= percentage <= 100:
+    if not 0 <= decimal(value.removesuffix("%")) <= 100:
         report.add(path, f"{value!r} is not a percentage", "write a number from 0 to 100 with %, such as 5%")
 
 
