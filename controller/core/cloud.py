@@ -82,7 +82,7 @@ class InstanceType:
     overhead: Resources
     offerings: tuple[Offering, ...]
     credits: CpuCredits | None = None
-    """Of burstable and flex types."""
+    """Only burstable and flex types have them."""
     interfaces: Interfaces | None = None
 
     @property
@@ -134,7 +134,7 @@ class PricedOffering:
 
     @property
     def order(self) -> tuple[float, float, str, str, str]:
-        """What it sorts by: as a sort's key it is computed once an offering, not at each comparison."""
+        """The sort key: sorting by it computes it once an offering, not at each comparison."""
         return self.cost, self.price, self.instance_type, self.zone, self.capacity_type
 
 
@@ -159,7 +159,7 @@ class LaunchRequest:
     on_record: bool = False
     """The token is recorded on a Node: the instance must have it as a tag from the start."""
     first_choice: tuple[PricedOffering, ...] = ()
-    """Those of `offerings` to ask for first; the others only if none of these has capacity. Empty: any."""
+    """Offerings to ask for first; the others only if none of these has capacity. Empty: any."""
     node_taints: tuple[Taint, ...] = ()
     """Further taints, which the Node is created with; its kubelet does not register with them."""
     opens_with: str = ""
@@ -196,11 +196,11 @@ class CloudInstance:
 
 @dataclass(frozen=True, slots=True)
 class CloudIdentity:
-    """Where the process's calls go, as the cloud itself answers."""
+    """The region and cluster to which the process's calls go, as the cloud reports them."""
 
     region: str
     cluster_arn: str = ""
-    """Of the cluster that has the settings' name there: it holds partition, region, account and name."""
+    """ARN of the cluster with the settings' name: partition, region, account and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +218,13 @@ class TemplateStatus:
     problems: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
     ami_family: str = ""
-    """Of its nodes; empty where that is not known."""
+    """AMI family of its nodes; empty if not known."""
     free_addresses: Mapping[str, int] = field(default_factory=lambda: EMPTY)
-    """By subnet, as EC2 counted them last."""
+    """Free addresses by subnet, as last read from EC2."""
     pod_subnets: tuple[tuple[str, str], ...] = ()
     """(id, zone) of those that pods of its nodes take addresses of instead (custom networking)."""
     closed_subnets: frozenset[str] = frozenset()
-    """Those in which nothing is launched: by their tag, or since a zonal shift leaves their zone."""
+    """Subnets in which nothing is launched: by their tag, or because a zonal shift leaves their zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ class EmptyQueue:
 
 
 class TypeSource(Protocol):
-    """What planning needs of a cloud."""
+    """The part of a cloud that planning needs."""
 
     def instance_types(self, provisioner: Provisioner, template: AWSNodeTemplate) -> tuple[InstanceType, ...]:
         """Return the types that this Provisioner's template can launch, offerings priced; unavailable ones are marked.

@@ -83,9 +83,9 @@ class PriceBook:
         return listed
 
     def commitment(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> Commitment | None:
-        """For how many instances that price holds, and what those beyond cost; None: it holds for any number.
+        """Return for how many instances that price holds, and the price of further ones; None: for any number.
 
-        Beyond it no other commitment is counted on: it may be used up too.
+        For further ones no other commitment counts: it may be used up too.
         """
         for index, rule in enumerate(self.rules):
             if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):

@@ -26,7 +26,7 @@ from controller.errors import Problem
 SHOWN: Final = 5
 """Number of unknown label keys, or instance types, with a warning each; a remedy for many keys would take seconds."""
 SHOWN_CHARACTERS: Final = 40
-"""Of an annotation's value."""
+"""Limit on the part of an annotation's value that is shown."""
 ALIKE: Final = 0.85
 """From this ratio of difflib on, a label key counts as misspelt."""
 KUBERNETES_NODE_DOMAIN: Final = "node.kubernetes.io"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 MOST_BYTES: Final = 2**20
-"""Of one text, unless the caller says otherwise: what a ConfigMap can hold."""
+"""Default limit on the size of a text: what a ConfigMap can hold."""
 MOST_DEPTH: Final = 64
 """Objects and lists within each other."""
 MOST_WHOLE: Final = 2**63 - 1

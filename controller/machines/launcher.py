@@ -73,10 +73,10 @@ class Launched:
     began: float
     annotations: Mapping[str, str] = EMPTY
     taints: tuple[Taint, ...] = ()
-    """Beside those of the Provisioner."""
+    """Taints beside those of the Provisioner."""
     written_at: float | None = None
     pods: tuple[PodKey, ...] = ()
-    """For which it was launched; empty when not known."""
+    """Pods for which it was launched; empty if not known."""
     name_taken: bool = False
     """A Node of another instance has its name."""
 

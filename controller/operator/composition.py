@@ -93,7 +93,7 @@ class OperatorTimes:
     settle_seconds: float = 0.05
     """Least time between two passes of a loop that pods wait for; ten times as long for the others."""
     stop_seconds: float = 20.0
-    """For running passes. Kubernetes allows 30 s by default, in which lease and events must be handled too."""
+    """Wait for running passes at the end. Kubernetes allows 30 s by default, for lease and events too."""
 
 
 @dataclass(frozen=True, slots=True)

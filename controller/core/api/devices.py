@@ -112,7 +112,7 @@ def _claim_spec(spec: Document) -> ClaimSpec:
 
 
 def _alternatives(request: Document) -> tuple[DeviceRequest, ...]:
-    """In order of preference. A request of v1beta1 has the fields of `exactly` itself."""
+    """Parse a request's alternatives, in order of preference. In v1beta1 it has the fields of `exactly` itself."""
     name = text(request.get("name"))
     if request.get("firstAvailable"):
         return tuple(_request(f"{name}/{text(each.get('name'))}", each) for each in objects(request["firstAvailable"]))

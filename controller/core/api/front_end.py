@@ -1,4 +1,4 @@
-"""What the rest of the program asks of one generation of Karpenter's API.
+"""The interface of one generation of Karpenter's API to the rest of the program.
 
 All other code knows one model of a pool (`core.api.provisioner`) and of a node template (`core.api.nodetemplate`). How
 a generation spells them (group, version, kinds, field paths, defaults, rules, conditions) is known to its folder alone,

@@ -13,7 +13,7 @@ READY: Final = "Ready"
 AGENT_CONDITIONS: Final = frozenset(
     {"AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady"}
 )
-"""Of the EKS node monitoring agent: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html"""
+"""Conditions of the EKS node monitoring agent: https://docs.aws.amazon.com/eks/latest/userguide/node-health.html"""
 
 
 @dataclass(frozen=True, slots=True)

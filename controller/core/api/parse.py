@@ -60,13 +60,13 @@ _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-"""What the DaemonSet controller adds to its pods:
+"""Tolerations that the DaemonSet controller adds to its pods:
 https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations"""
 
 _HOST_NETWORK_TOLERATION: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 _LOW_ON_STORAGE: Final = "low on resource: ephemeral-storage"
-"""In the message of pods that the kubelet evicts under disk pressure (pkg/kubelet/eviction)."""
+"""Part of the message of pods that the kubelet evicts under disk pressure (pkg/kubelet/eviction)."""
 
 _IN_TREE_DRIVERS: Final = {
     "awsElasticBlockStore": "kubernetes.io/aws-ebs",

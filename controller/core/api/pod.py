@@ -131,7 +131,7 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """What kube-scheduler's filters and our packer read of spec; equal for the replicas of a Deployment."""
+    """The fields of spec that kube-scheduler's filters and the packer read; equal for replicas of a Deployment."""
 
     requests: Resources
     """Effective requests as kube-scheduler counts them: max(containers + sidecars, init), limits standing in for absent
@@ -198,7 +198,7 @@ class Pod:
     evicted_for_storage: bool = False
     """Its kubelet evicted it because the node was low on ephemeral storage."""
     limits: Resources = EMPTY
-    """What its containers may use at most, `pods: 1` included. For display only: plans do not read it."""
+    """Limits of its containers, `pods: 1` included. For display only: plans do not read them."""
     claim_names: FrozenMap[str, str] = EMPTY
     """ResourceClaims that were made for it, by the name of its claim."""
 

@@ -30,7 +30,7 @@ from controller.core.deprovisioning.worth import Totals, Worth, best_case_refusa
 UNDERUTILIZED = "underutilized"
 """The reason in disruption budgets."""
 MOST_SIMULATIONS = 48
-"""In one pass: some tenths of a second for a thousand nodes."""
+"""Limit for one pass: some tenths of a second for a thousand nodes."""
 MOST_IN_A_SET = 100
 """The limit of later Karpenter versions (multi-node consolidation)."""
 MOST_MISSES = 12
@@ -162,7 +162,7 @@ class _SearchPass:
         self.simulations = 0
         self.commands: list[Command] = []
         self.taken: set[str] = set()
-        """Names of nodes that go: their room does not count."""
+        """Names of nodes that are removed: their room does not count."""
         self.kept: list[tuple[Candidate, str]] = []
         self.blocked: list[tuple[Candidate, str]] = []
 

@@ -35,7 +35,7 @@ DRIFTED: Final = "drifted"
 PROVISIONER_HASH: Final = "karpenter.sh/provisioner-hash"
 TEMPLATE_HASH: Final = "karpenter.k8s.aws/nodetemplate-hash"
 VERSION: Final = "v1"
-"""Of the hash function: a hash of another version is replaced, and no node drifts for it."""
+"""Version of the hash function: a hash of another version is replaced, and no node drifts by it."""
 
 _PROVISIONER_FIELDS: Final = ("labels", "annotations", "taints", "startup_taints", "kubelet")
 _TEMPLATE_FIELDS: Final = (

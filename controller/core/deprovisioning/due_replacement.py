@@ -9,7 +9,7 @@ from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.removal_command import Command
 
 MOST_SIMULATIONS = 5
-"""In one pass."""
+"""Limit for one pass."""
 
 
 class DueReplacement:

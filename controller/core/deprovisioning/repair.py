@@ -36,7 +36,7 @@ class RepairPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """From `at` (Unix seconds; infinite: never) on the node is to be removed. `sick`: it served before."""
+    """When a node is due for removal. `at`: Unix seconds, infinite: never; `sick`: it was initialized before."""
 
     at: float
     because: str = ""

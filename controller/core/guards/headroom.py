@@ -24,7 +24,7 @@ from controller.core.untrusted_json import UnreadableJsonError, read_json
 
 HEADROOM_ANNOTATION: Final = "karpenter.sh/headroom"
 NAMESPACE: Final = "karpenter.sh"
-"""Of units: no namespace can have a dot in its name."""
+"""Namespace of units; no namespace of the cluster can have a dot in its name."""
 MOST_UNITS: Final = 500
 EXAMPLE: Final = '[{"cpu": "2", "memory": "4Gi", "count": 3}] or [{"percent": 10}]'
 _MEMBERS: Final = frozenset({"cpu", "memory", "count", "percent", "schedule", "duration"})

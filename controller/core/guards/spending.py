@@ -33,7 +33,7 @@ EXAMPLE: Final = '{"pricePerHour": 50, "nodesPerMinute": 20, "resources": {"cpu"
 
 @dataclass(frozen=True, slots=True)
 class LaunchLimits:
-    """Of the whole cluster; None and absent resources: no limit. Prices are $ an hour."""
+    """Limits of the whole cluster; None and absent resources: no limit. Prices are $ an hour."""
 
     price_per_hour: float | None = None
     nodes_per_minute: int | None = None

@@ -33,7 +33,7 @@ _ZONE = re.compile(r"^aws:///(?P<zone>[^/]+)/i-[0-9a-f]+$")
 
 
 class Standing(Enum):
-    """What the process may do."""
+    """What the process may do, by the last check."""
 
     PROVEN = "its own cluster: it launches and removes"
     DOUBTED = "not proven: nothing is removed; launches go on"
@@ -134,7 +134,7 @@ def _vanished(nodes: Collection[StateNode], known: Collection[str], now: float) 
 
 
 class Fate(Enum):
-    """What became of a node's instance."""
+    """The state of a node's instance, by the cloud and the kubelet."""
 
     LIVES = "the cloud shows it, and it is not terminating"
     GONE = "the cloud says so, or does not know it and its kubelet is silent"

@@ -24,7 +24,7 @@ TERMINATION = "Termination"
 NODE_SHAPE = "NodeShape"
 INITIALIZES_WITHIN_SECONDS = 3600.0
 LEAST_SHARE = 0.90
-"""Of the capacity of the instance type, for every resource."""
+"""Share of its instance type's capacity that a node must have, of every resource."""
 FROM_TEMPLATE = frozenset({"ephemeral-storage", "pods"})
 """Resources of which the node template's disks and the Provisioner's kubelet settings decide how much a type has."""
 

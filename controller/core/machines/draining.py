@@ -27,7 +27,7 @@ from controller.core.api.timestamps import parse_time
 from controller.core.scheduling.taints import tolerates
 
 STUCK_TERMINATING_SECONDS = 60.0
-"""Past metadata.deletionTimestamp, which includes the grace period (Karpenter v0.27's value)."""
+"""A pod counts as stuck this long after metadata.deletionTimestamp, which includes the grace period (as in v0.27)."""
 
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from controller.core.untrusted_json import read_object
 
 SPOT_WARNING_SECONDS: Final = 120.0
-"""From the warning to the end of the instance (EC2 user guide)."""
+"""Time from the warning to the end of the instance (EC2 user guide)."""
 
 
 class Kind(Enum):

@@ -11,7 +11,7 @@ BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep a pod away; PreferNoSchedule only discourages."""
 
 ON_DEMAND_TAINT = Taint("karpenter.sh/on-demand", effect="PreferNoSchedule")
-"""Of nodes that are on demand because pods ask for it. It is for kube-scheduler alone: plans ignore it."""
+"""Taint of nodes that are on demand because pods require it. It is for kube-scheduler alone: plans ignore it."""
 
 TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
 """The toleration that the last relaxation step adds, as in Karpenter v0.27."""

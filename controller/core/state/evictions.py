@@ -31,7 +31,7 @@ class StorageLoop:
     allocatable_bytes: int
     """Ephemeral storage of the largest node that was too small."""
     declared_bytes: int
-    """What a pod requests of it."""
+    """Ephemeral storage that a pod requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class StorageEvictions:
 
     @property
     def loops(self) -> Mapping[str, StorageLoop]:
-        """By the owner's uid; the same object until one changes."""
+        """Loops by the owner's uid; the same object until one changes."""
         return self._loops
 
     def note(self, pod: Pod, siblings: Iterable[str], provisioner: str, allocatable_bytes: int) -> bool:

@@ -52,7 +52,7 @@ KINDS: Mapping[str, Kind] = {
 }
 """By Kubernetes kind."""
 DEVICE_KINDS: Final = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice")
-"""Of DRA, which not every API server serves."""
+"""Kinds of DRA, which not every API server serves."""
 OWNER_KINDS: Final = ("ReplicaSet", "StatefulSet", "Job", "ResourceQuota")
 """Watched with the setting `planAheadOwners` alone."""
 ALWAYS_SERVED: Final = tuple(kind for kind in KINDS if kind not in (*DEVICE_KINDS, *OWNER_KINDS))

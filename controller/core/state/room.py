@@ -23,7 +23,7 @@ GRACE_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class EndOfRoom:
-    """From `at` (Unix seconds; infinite: never) on a node takes no more pods, for the reason in words."""
+    """When and why a node takes no more pods. `at`: Unix seconds; infinite: never."""
 
     at: float = math.inf
     because: str = ""
@@ -44,7 +44,7 @@ def end_of_room(node: Node, initialization_seconds: float, known_since: float) -
 
 
 def _initialization_deadline(node: Node, initialization_seconds: float, known_since: float) -> float:
-    """By when a node must be initialized, Unix seconds; infinite when it is not known when it was created.
+    """Return by when a node must be initialized, Unix seconds; infinite if its creation time is not known.
 
     A node that this process has known only for a short time gets GRACE_SECONDS, independent of its age: if clocks
     differ, each new node would be late at once, and another one launched for its pods.

@@ -15,13 +15,13 @@ from controller.core.api.settings.readers import decimal
 ROUNDING = 1e-9
 T = TypeVar("T")
 SHARE_ANNOTATION: Final = "karpenter.sh/zone-max-share"
-"""Of a Provisioner: its `max_share`, such as 0.4; 1: no aim."""
+"""Annotation of a Provisioner: its `max_share`, such as 0.4; 1: no aim."""
 PREMIUM_ANNOTATION: Final = "karpenter.sh/zone-premium"
-"""Of a Provisioner: its `premium`, such as 0.05."""
+"""Annotation of a Provisioner: its `premium`, such as 0.05."""
 SCOPE_ANNOTATION: Final = "karpenter.sh/zone-share-of"
-"""Of a Provisioner: `cluster` counts every node of the cluster, as topology hints do; `provisioner` its own alone."""
+"""Annotation of a Provisioner: `cluster` counts all nodes, as topology hints do; `provisioner` its own alone."""
 INTERVAL_ANNOTATION: Final = "karpenter.sh/zone-move-interval"
-"""Of a Provisioner: its `move_seconds` as a duration, such as 30m; 0: no node is moved."""
+"""Annotation of a Provisioner: its `move_seconds` as a duration, such as 30m; 0: no node is moved."""
 _SCOPES: Final = {"cluster": True, "provisioner": False}
 
 
@@ -145,7 +145,7 @@ class PlannedZones:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """So many nodes of group `group` (its place in the sequence) go to `zone`."""
+    """`count` nodes of group `group` (its place in the sequence) go to `zone`."""
 
     group: int
     zone: str

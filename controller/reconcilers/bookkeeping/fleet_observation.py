@@ -26,7 +26,7 @@ from controller.telemetry.structured_logging import pod_names
 MEASURE_SECONDS = 15.0
 COMPARE_SECONDS = 300.0
 SHARE_OF_TIME = 0.01
-"""Of one CPU, for comparisons."""
+"""Share of one CPU that comparisons may take."""
 
 
 class ObservationReconciler:

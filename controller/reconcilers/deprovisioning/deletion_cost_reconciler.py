@@ -19,7 +19,7 @@ from controller.runtime.metrics import DELETION_COSTS_WRITTEN
 
 PASS_SECONDS = 60.0
 MOST_WRITES = 120
-"""In one pass, and so in a minute."""
+"""Limit for one pass, and so for a minute."""
 MOST_FAILURES = 5
 """Failed writes after which a pass ends: the others would fail as well."""
 

@@ -17,7 +17,7 @@ class RecordReports:
     def __init__(self, context: ReconcilerContext) -> None:
         self._events, self._recorder = context.events, context.recorder
         self._reported: frozenset[tuple[str, str, str]] = frozenset()
-        """By the node's uid, the annotation's key and its value."""
+        """Records reported, by the node's uid, the annotation's key and its value."""
         self._log = structlog.get_logger("deprovisioning")
 
     def report(self, snapshot: Snapshot) -> None:

@@ -49,7 +49,7 @@ PASS_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Task:
-    """What one round announces about a node, each announcement once. `decisions` and `failed` are the outcome."""
+    """The announcements of one round about a node, each once. `decisions` and `failed` are the outcome."""
 
     node: StateNode
     announced: list[Interruption] = field(default_factory=list)
@@ -184,7 +184,7 @@ class InterruptionReconciler:
 
 
 def _tasks(announced: Iterable[tuple[QueueMessage, Interruption]], nodes: Mapping[str, StateNode]) -> dict[str, _Task]:
-    """By instance id, of instances that are nodes of ours."""
+    """Group announcements by instance id, for instances of our nodes."""
     tasks: dict[str, _Task] = {}
     for _, interruption in announced:
         for instance in interruption.instance_ids:

@@ -43,7 +43,7 @@ workers, more of them go into one call. Calls to the API server are limited by t
 DETACH_SECONDS = 120.0
 """How long a drained node waits at most for its volumes."""
 DELETION_BACKOFF = BackoffTimes(0.5, 2.0)
-"""Of deletions of pods at their node's deadline."""
+"""Back-off of deletions of pods at their node's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class TerminationTimes:
 
 @dataclass(frozen=True, slots=True)
 class _PassState:
-    """What the steps of one pass share."""
+    """The input that the steps of one pass share."""
 
     snapshot: Snapshot
     attachments: Attachments

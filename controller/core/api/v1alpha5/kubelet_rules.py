@@ -21,7 +21,7 @@ EVICTION_SIGNALS: Final = frozenset({
     "pid.available",
 })  # fmt: skip
 CONTAINER_RUNTIMES: Final = ("containerd", "dockerd")
-"""What bootstrap.sh of the EKS images takes; the second up to Kubernetes 1.23."""
+"""Runtimes that bootstrap.sh of the EKS images accepts; the second up to Kubernetes 1.23."""
 RESERVABLE: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
 
 

@@ -14,7 +14,7 @@ OBJECT_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the controller uses of metadata. Times are Unix seconds."""
+    """The fields of metadata that the controller uses. Times are Unix seconds."""
 
     name: str
     uid: str = ""

@@ -27,7 +27,7 @@ class NodeToGo:
 
 @dataclass(frozen=True, slots=True)
 class PlanToApprove:
-    """What is kept of a plan until it is approved."""
+    """The part of a plan that is kept until it is approved."""
 
     nodes: tuple[NodeToGo, ...]
     steps: int

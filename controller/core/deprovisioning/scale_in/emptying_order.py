@@ -65,7 +65,7 @@ def _greedy(nodes: Sequence[Candidate]) -> list[int]:
 
 
 def _replicas(nodes: Sequence[Candidate]) -> list[tuple[Ints, Floats]]:
-    """For each ReplicaSet of several replicas: numbers of the nodes that have some, and how many they have."""
+    """Return, for each ReplicaSet of several replicas, the numbers of its nodes, and how many pods each has."""
     counts: dict[str, dict[int, int]] = defaultdict(dict)
     for number, node in enumerate(nodes):
         for pod in node.pods:

@@ -1,1 +1,1 @@
-"""Which nodes are removed together: the order in which a set grows, and what each node costs beyond its pods' worth."""
+"""Sets of nodes that are removed together: the order in which a set grows, and the part that is still removable."""

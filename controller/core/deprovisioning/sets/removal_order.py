@@ -19,14 +19,14 @@ from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.problem import build
 
 MOVE_SHARE = 1.5
-"""In the order, moving a pod counts as so much of the fleet's cost for a pod: where nodes cost the same for their
-size, those with fewer pods go first."""
+"""Weight of moving a pod in the order, as a multiple of the fleet's cost for a pod: of nodes that cost the same for
+their size, those with fewer pods come first."""
 PLAN_OVER_BOUND = 1.1
-"""New nodes cost about so many times the bound, since pods are not divisible."""
+"""Estimated cost of new nodes over the lower bound, since pods are not divisible."""
 
 
 class RemovalOrder:
-    """For candidates of one snapshot."""
+    """The order of the candidates of one snapshot."""
 
     def __init__(self, simulator: Simulator, screen: CostScreen, totals: Totals) -> None:
         self._simulator, self._screen, self._totals = simulator, screen, totals

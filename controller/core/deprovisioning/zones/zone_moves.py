@@ -25,7 +25,7 @@ from controller.core.state.snapshot import Snapshot
 from controller.core.zones.balance import ROUNDING, Load, ZoneBalance
 
 MOST_SIMULATIONS = 5
-"""For one Provisioner in one interval."""
+"""Limit for one Provisioner in one interval."""
 
 
 @dataclass(frozen=True, slots=True)
