@@ -210,7 +210,7 @@ def _toleration(toleration: Document) -> Toleration:
 
 
 def _host_ports(spec: Document) -> tuple[HostPort, ...]:
-    """Ports that containers and sidecars claim on the node, each once; ordinary init containers claim none."""
+    """Return the ports that containers and sidecars claim on the node, each once; init containers claim none."""
     ports: dict[HostPort, None] = {}
     sidecars = [c for c in objects(spec.get("initContainers")) if c.get("restartPolicy") == "Always"]
     for container in (*objects(spec.get("containers")), *sidecars):

@@ -84,7 +84,7 @@ def rounded(resource: str, amount_nanos: int) -> int:
 
 
 def resources(quantities: Mapping[str, str | int | float]) -> Resources:
-    """Named quantities as Resources: cpu in millicores, others in units, each rounded up once.
+    """Convert named quantities to Resources: cpu in millicores, others in units, each rounded up once.
 
     Raises ValueError naming every resource whose quantity cannot be read.
     """

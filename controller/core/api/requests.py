@@ -65,7 +65,7 @@ def _ignore(_problem: str) -> None:
 
 
 def _containers(spec: Document, of: Callable[[Document, str, Report], Amounts], report: Report) -> Amounts:
-    """Per resource, the greater of containers with sidecars, and of any init container with the sidecars before it.
+    """Return, per resource, the greater of containers with sidecars and any init container with sidecars before it.
 
     `of` returns what one container counts for: its requests or its limits.
     """
@@ -176,7 +176,7 @@ def _infeasible(status: Document) -> bool:
 
 
 def _greatest(sources: list[Document]) -> dict[str, Any]:
-    """Per resource, the greatest quantity of the sources; one that cannot be read is less than any other."""
+    """Return, per resource, the greatest quantity of the sources; one that cannot be read is the least."""
     greatest: dict[str, Any] = {}
     for source in sources:
         for name, quantity in source.items():

@@ -73,7 +73,7 @@ class Consolidation:
         return Proposal((), result.blocked, result.kept, eligible=eligible, again_seconds=again_seconds)
 
     def _again_seconds(self, monotonic: float) -> float:
-        """Until the next pass of a search that is not complete, or until a removal has settled."""
+        """Return the seconds until the next pass of an incomplete search, or until a removal has settled."""
         if self._cursor != BEGIN:
             return self._times.search_seconds
         settled = min((since for _, since in self._settling.values()), default=math.inf) + self._times.settle_seconds

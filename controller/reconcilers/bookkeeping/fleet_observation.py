@@ -145,7 +145,7 @@ def _state(node: StateNode) -> str:
 
 
 def _unavailable(view: CatalogView) -> dict[tuple[str, ...], float]:
-    """Unavailable offerings by (capacity type, zone), each counted once however many Provisioners have it."""
+    """Count unavailable offerings by (capacity type, zone), each counted once however many Provisioners have it."""
     masked, places = set(), set()
     for types in view.types.values():
         for entry in types:

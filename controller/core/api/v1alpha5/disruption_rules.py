@@ -65,7 +65,7 @@ def _threshold(text: str | None) -> float | None:
 
 
 def _drain_seconds(text: str | None) -> float | None:
-    """Infinite for what is no positive duration."""
+    """Parse the grace period, in seconds; infinite if it is no positive duration, None if absent."""
     if text is None:
         return None
     try:

@@ -106,7 +106,7 @@ def _node_costs(ranks: Mapping[str, int], pods: Mapping[str, Sequence[Pod]]) -> 
 
 
 def _written_cost(pod: Pod) -> int | None:
-    """Our cost on the pod; None without one, and where it is no number."""
+    """Return the cost that the controller wrote on the pod; None without one, or if it is no number."""
     if not written(pod):
         return None
     try:

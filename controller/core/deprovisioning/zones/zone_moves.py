@@ -109,7 +109,7 @@ def _aims(given: MethodInput) -> dict[str, ZoneBalance]:
 
 
 def _crowds(aims: Mapping[str, ZoneBalance], given: MethodInput) -> dict[str, _Crowd]:
-    """By name the Provisioners that miss their aim, and for which no command is under way."""
+    """Return by name the Provisioners that miss their aim, and for which no command is under way."""
     commands = recorded_commands(given.snapshot)
     busy = {node.provisioner_name for command in commands for node in command.carriers}
     crowds = {}
