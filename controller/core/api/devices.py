@@ -209,8 +209,8 @@ def devices_by_node(
     for each in slices.values():
         if not each.node_name or each.generation < newest[each.driver, each.pool]:
             continue
-        for resource, theirs in drivers.items():
-            if each.driver in theirs and each.devices:
+        for resource, names in drivers.items():
+            if each.driver in names and each.devices:
                 amounts = counts.setdefault(each.node_name, {})
                 amounts[resource] = amounts.get(resource, 0) + each.devices
     return {name: FrozenMap(amounts) for name, amounts in counts.items()} if counts else EMPTY

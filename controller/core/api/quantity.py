@@ -137,9 +137,9 @@ def bare_words(resource: str, amount: int) -> str:
 
 def different(resource: str, one: int, other: int) -> tuple[str, str]:
     """Format two amounts for people; exactly, where rounding would make them equal."""
-    said = in_words(resource, one), in_words(resource, other)
-    if said[0] != said[1] or one == other:
-        return said
+    texts = in_words(resource, one), in_words(resource, other)
+    if texts[0] != texts[1] or one == other:
+        return texts
     return f"{format_quantity(resource, one)} {resource}", f"{format_quantity(resource, other)} {resource}"
 
 

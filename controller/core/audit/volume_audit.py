@@ -153,9 +153,9 @@ def _reachable(volume: PersistentVolume, labels: Mapping[str, str], node_name: s
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim, kind: StorageClass) -> bool:
-    mine = volume.claim is None or volume.claim == claim.key
+    unclaimed = volume.claim is None or volume.claim == claim.key
     return (
-        mine
+        unclaimed
         and volume.phase in ("Available", "")
         and volume.storage_class_name == kind.name
         and volume.capacity_bytes >= claim.requested_bytes

@@ -29,7 +29,7 @@ MOST_SIMULATIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Crowd:
+class _Imbalance:
     """A Provisioner whose zone balance is missed: its fullest zone, and the CPU by zone."""
 
     aim: ZoneBalance
@@ -56,19 +56,19 @@ class ZoneMoves:
     def decide(self, given: MethodInput) -> Proposal:
         """Propose the move of the first Provisioner, by name, whose interval is over."""
         aims = _aims(given)
-        crowds = _crowds(aims, given)
-        self._missed = {name: self._missed.get(name, given.monotonic) for name in crowds}
-        eligible = sum(_movable(each, crowds) for each in given.candidates)
+        imbalances = _imbalances(aims, given)
+        self._missed = {name: self._missed.get(name, given.monotonic) for name in imbalances}
+        eligible = sum(_movable(each, imbalances) for each in given.candidates)
         kept: list[tuple[Candidate, str]] = []
-        for name in sorted(crowds):
-            if given.monotonic - self._missed[name] < crowds[name].aim.move_seconds:
+        for name in sorted(imbalances):
+            if given.monotonic - self._missed[name] < imbalances[name].aim.move_seconds:
                 continue
             self._missed[name] = given.monotonic
-            command, refused = _move(crowds[name], name, given)
+            command, refused = _move(imbalances[name], name, given)
             kept += refused
             if command is not None:
                 return Proposal((command,), kept=tuple(kept), eligible=eligible)
-        due = [since + crowds[name].aim.move_seconds - given.monotonic for name, since in self._missed.items()]
+        due = [since + imbalances[name].aim.move_seconds - given.monotonic for name, since in self._missed.items()]
         pauses = [aim.move_seconds for aim in aims.values()]
         return Proposal(kept=tuple(kept), eligible=eligible, again_seconds=min(due + pauses, default=math.inf))
 
@@ -95,9 +95,9 @@ def outside(nodes: Iterable[PlannedNode], zones: Iterable[str], factor: float = 
     )
 
 
-def _movable(candidate: Candidate, crowds: Mapping[str, _Crowd]) -> bool:
-    crowd = crowds.get(candidate.provisioner.name)
-    return crowd is not None and candidate.node.node.zone == crowd.zone and consolidatable(candidate)
+def _movable(candidate: Candidate, imbalances: Mapping[str, _Imbalance]) -> bool:
+    imbalance = imbalances.get(candidate.provisioner.name)
+    return imbalance is not None and candidate.node.node.zone == imbalance.zone and consolidatable(candidate)
 
 
 def _aims(given: MethodInput) -> dict[str, ZoneBalance]:
@@ -108,43 +108,43 @@ def _aims(given: MethodInput) -> dict[str, ZoneBalance]:
     return {name: aim for name, aim in aims.items() if aim.move_seconds}
 
 
-def _crowds(aims: Mapping[str, ZoneBalance], given: MethodInput) -> dict[str, _Crowd]:
+def _imbalances(aims: Mapping[str, ZoneBalance], given: MethodInput) -> dict[str, _Imbalance]:
     """Return by name the Provisioners that miss their aim, and for which no command is under way."""
     commands = recorded_commands(given.snapshot)
     busy = {node.provisioner_name for command in commands for node in command.carriers}
-    crowds = {}
+    imbalances = {}
     for name, aim in aims.items():
         if name in busy:
             continue
         load = zone_load(given.snapshot.nodes.values(), name, aim, given.simulator.going)
         if zone := aim.crowded(load):
-            crowds[name] = _Crowd(aim, zone, load)
-    return crowds
+            imbalances[name] = _Imbalance(aim, zone, load)
+    return imbalances
 
 
-def _move(crowd: _Crowd, name: str, given: MethodInput) -> tuple[Command | None, list[tuple[Candidate, str]]]:
+def _move(imbalance: _Imbalance, name: str, given: MethodInput) -> tuple[Command | None, list[tuple[Candidate, str]]]:
     """Return the first node that may go, least disruption for its CPU first; and why others may not."""
     refused: list[tuple[Candidate, str]] = []
     simulated = 0
-    for candidate in sorted(_candidates(crowd, name, given), key=_by_disruption):
+    for candidate in sorted(_candidates(imbalance, name, given), key=_by_disruption):
         if given.gate.removal_refusal(candidate, UNDERUTILIZED) is not None:
             continue
         if simulated == MOST_SIMULATIONS:
             break
         simulated += 1
         outcome = given.simulator.simulate([candidate.node])
-        problem = outcome.problem or _problem(candidate, outcome, crowd, given)
+        problem = outcome.problem or _problem(candidate, outcome, imbalance, given)
         if not problem:
-            return _command(candidate, outcome, crowd), refused
-        refused.append((candidate, f"stays in {crowd.zone}, which has more than its share of the CPU: {problem}"))
+            return _command(candidate, outcome, imbalance), refused
+        refused.append((candidate, f"stays in {imbalance.zone}, which has more than its share of the CPU: {problem}"))
     return None, refused
 
 
-def _candidates(crowd: _Crowd, name: str, given: MethodInput) -> Sequence[Candidate]:
+def _candidates(imbalance: _Imbalance, name: str, given: MethodInput) -> Sequence[Candidate]:
     return [
         each
         for each in given.candidates
-        if _movable(each, {name: crowd})
+        if _movable(each, {name: imbalance})
         and each.price is not None
         and each.name not in given.held_back
         and each.name not in given.required
@@ -155,27 +155,27 @@ def _by_disruption(candidate: Candidate) -> tuple[float, str]:
     return candidate.disruption / max(1, candidate.node.allocatable.get("cpu", 0)), candidate.name
 
 
-def _problem(candidate: Candidate, outcome: Outcome, crowd: _Crowd, given: MethodInput) -> str:
+def _problem(candidate: Candidate, outcome: Outcome, imbalance: _Imbalance, given: MethodInput) -> str:
     """Return why a move with this outcome is not worth making; empty if it is."""
-    name, aim = candidate.provisioner.name, crowd.aim
+    name, aim = candidate.provisioner.name, imbalance.aim
     if (extra := outcome.cost - candidate.cost) > aim.premium * candidate.cost + ROUNDING:
         return f"elsewhere its pods cost ${extra:.4f} an hour more, and {aim.premium:.1%} more is allowed"
     without = given.simulator.going | {candidate.name}
     counted = [node for node in outcome.replacements if aim.cluster or node.provisioner == name]
     after = zone_load(given.snapshot.nodes.values(), name, aim, without)
     after = after.plus(planned_load(counted, given.simulator.catalog))
-    if after.share >= crowd.load.share - ROUNDING:
+    if after.share >= imbalance.load.share - ROUNDING:
         return f"no other zone takes its pods for at most {aim.premium:.1%} more"
     return ""
 
 
-def _command(candidate: Candidate, outcome: Outcome, crowd: _Crowd) -> Command:
+def _command(candidate: Candidate, outcome: Outcome, imbalance: _Imbalance) -> Command:
     extra = outcome.cost - candidate.cost
     money = f"for ${extra:.4f} an hour more" if extra > 0 else f"which saves ${abs(extra):.4f} an hour"
+    share, most = imbalance.load.share, imbalance.aim.max_share
     because = (
-        f"zone {crowd.zone} has {crowd.load.share:.0%} of the CPU, and {crowd.aim.max_share:.0%} is the most that zone "
-        f"balance wants, {money}"
+        f"zone {imbalance.zone} has {share:.0%} of the CPU, and {most:.0%} is the most that zone balance wants, {money}"
     )
-    new, allowed = outcome.cost - outcome.surplus, (1.0 + crowd.aim.premium) * candidate.cost - outcome.surplus
-    replacements = outside(outcome.replacements, (crowd.zone,), allowed / new if new > 0 else math.inf)
+    new, allowed = outcome.cost - outcome.surplus, (1.0 + imbalance.aim.premium) * candidate.cost - outcome.surplus
+    replacements = outside(outcome.replacements, (imbalance.zone,), allowed / new if new > 0 else math.inf)
     return Command(ZONE_MOVE, UNDERUTILIZED, because, (candidate,), replacements, outcome.solved)
