@@ -50,7 +50,7 @@ def costs_table(
 
 
 def document(costs: Costs, namespace: str = "") -> dict[str, Any]:
-    """Return JSON values."""
+    """Return the costs as JSON values; `namespace`: of this one alone."""
     chosen = sorted(key for key in costs.workloads if namespace in ("", key[0]))
     return {
         "pricePerHour": round(costs.price_per_hour, 6),

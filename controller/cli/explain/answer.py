@@ -32,7 +32,7 @@ class Answer:
     notes: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return the answer as JSON values."""
         return {
             "subject": self.subject,
             "verdict": self.verdict,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from controller.cli.cluster.cluster_view import ClusterView
-from controller.cli.cluster.object_names import names_of
 from controller.cli.completion import beginning
+from controller.cli.inputs.objects import kube_client, read_objects
+from controller.core.api.document import mapping, text
+from controller.core.api.strict import Report
 from controller.errors import NodelessError, NotFoundError, Problem, ValidationError
+from controller.kube.resources import NODES, PODS, PROVISIONERS, SERVICES
 
-KINDS = ("pod", "node", "provisioner", "service")
+RESOURCES = {"pod": PODS, "node": NODES, "provisioner": PROVISIONERS, "service": SERVICES}
+KINDS = tuple(RESOURCES)
 ALIASES = {
     "po": "pod", "no": "node", "svc": "service", "prov": "provisioner", "pods": "pod", "nodes": "node",
     "services": "service", "provisioners": "provisioner", "provisioners.karpenter.sh": "provisioner",
@@ -29,9 +34,27 @@ def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
         return beginning(KINDS, incomplete)
     kind = ALIASES.get(words[0], words[0])
     try:
-        return beginning(names_of(kind, ctx.params), incomplete)
+        return beginning(_names(kind, ctx.params), incomplete)
     except NodelessError:
         return []
+
+
+def _names(kind: str, flags: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the names of a kind's objects in the cluster, or in the dump of `--from`; none for other kinds.
+
+    With a namespace, where they have one and it is not the default one. Raises KubeError, ValidationError.
+    """
+    resource = RESOURCES.get(kind)
+    if resource is None:
+        return
+    if file := flags.get("file"):
+        documents = [each.document for each in read_objects([file], Report()).located if each.kind == resource.kind]
+    else:
+        documents = list(kube_client(flags.get("kubeconfig") or "", flags.get("context") or "").list(resource))
+    for document in documents:
+        metadata = mapping(document.get("metadata"))
+        namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+        yield f"{namespace}/{name}" if resource.namespaced and namespace not in ("", "default") else name
 
 
 def subject(words: tuple[str, ...], namespace: str) -> tuple[str, str, str]:

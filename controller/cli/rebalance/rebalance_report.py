@@ -92,7 +92,7 @@ def show(plan: RebalancePlan, console: Console) -> None:
 
 
 def document(plan: RebalancePlan) -> dict[str, Any]:
-    """Return JSON values; costs in $ an hour, all in all."""
+    """Return the plan as JSON values; costs in $ an hour, all in all."""
     return {
         "version": VERSION,
         "costPerHourBefore": round(plan.cost_before, 6),
