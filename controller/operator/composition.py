@@ -313,6 +313,7 @@ class Operator:
         """
         timeout = self._times.stop_seconds if timeout_seconds is None else timeout_seconds
         deadline = self._clock.monotonic() + timeout
+        self.informers.wake()
         ended = [loop.join(deadline - self._clock.monotonic()) for loop in (*self._acting, *self._standing)]
         while self._context.launcher.under_way() and self._clock.monotonic() < deadline:
             self._clock.wait(threading.Event(), LAUNCH_POLL_SECONDS)

@@ -37,8 +37,8 @@ _MAX_BATCH = 10_000
 """Most changes between two snapshots."""
 _STOP_SECONDS = 5.0
 """How long stopping waits for the owner thread."""
-_STOP_POLL_SECONDS = 0.2
-"""How soon a waiter sees that its stop flag was set."""
+_STOP_POLL_SECONDS = 1.0
+"""How soon a waiter sees that its stop flag was set, unless `wake` is called: a dozen idle loops look this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,7 @@ class ClusterState:
         self._queue.put(None)
         self._owner.join(_STOP_SECONDS)
         self._cancel_tasks()
-        with self._changed:
-            self._changed.notify_all()
+        self.wake()
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
@@ -88,6 +87,11 @@ class ClusterState:
     def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:
         """Wait for a snapshot newer than `version`; return the newest one when time is up or `stop` is set."""
         return self._wait(lambda snapshot: snapshot.version > version, stop, timeout_seconds)
+
+    def wake(self) -> None:
+        """Let all waiters look at their stop flags at once."""
+        with self._changed:
+            self._changed.notify_all()
 
     def wait_synced(self, stop: Flag, timeout_seconds: float) -> bool:
         """Wait until every watch has delivered its first list. False when time is up or `stop` is set before."""

@@ -67,6 +67,18 @@ def test_a_waiting_reader_returns_when_time_is_up_or_it_is_told_to_stop(informer
         assert waiting.result(15) is now
 
 
+def test_a_reader_that_is_woken_looks_at_its_stop_flag_at_once(
+    informers: Informers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.runtime.cluster_state._STOP_POLL_SECONDS", 600.0)
+    now, stop = informers.snapshot(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(informers.wait_for_change, now.version, stop, 600.0)
+        stop.set()
+        informers.wake()
+        assert waiting.result(15) is now
+
+
 def test_our_own_write_is_in_the_state_before_we_go_on(crds: KubeClient, informers: Informers) -> None:
     created = crds.create(NODES, fresh(node_object(name="n1")))
     informers.submit(lambda cluster: cluster.nominate("n1", until=2e9))

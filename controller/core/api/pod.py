@@ -7,7 +7,7 @@ classed by identity. What differs between replicas is on the `Pod`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from controller.core.api.frozen import EMPTY, FrozenMap, made_quickly
 
@@ -172,6 +172,9 @@ class OwnerReference:
     uid: str
 
 
+_TIED_TO_NODE: Final = frozenset({("DaemonSet", "apps/v1"), ("Node", "v1")})
+
+
 @made_quickly
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -226,6 +229,14 @@ class Pod:
         """Return whether an owner reference names this kind."""
         for owner in self.owners:  # noqa: SIM110 - `any` takes three times as long, and this is asked of every pod
             if owner.kind == kind and owner.api_version == api_version:
+                return True
+        return False
+
+    @property
+    def tied_to_node(self) -> bool:
+        """A DaemonSet or, for a static pod, its Node owns it: it comes and goes with the node."""
+        for owner in self.owners:  # noqa: SIM110 - as in `owned_by`
+            if (owner.kind, owner.api_version) in _TIED_TO_NODE:
                 return True
         return False
 

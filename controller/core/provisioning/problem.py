@@ -21,15 +21,7 @@ def provisionable(pod: Pod, snapshot: Snapshot) -> bool:
 
     Unlike Karpenter v0.27, pods that are terminating or terminal do not count: kube-scheduler will not bind them.
     """
-    return (
-        pod.unschedulable
-        and not pod.node_name
-        and not pod.terminating
-        and not pod.terminal
-        and not pod.daemon
-        and not pod.static
-        and not preempting(pod, snapshot)
-    )
+    return pod.unschedulable and not pod.node_name and reschedulable(pod) and not preempting(pod, snapshot)
 
 
 def preempting(pod: Pod, snapshot: Snapshot) -> bool:
@@ -42,8 +34,8 @@ def preempting(pod: Pod, snapshot: Snapshot) -> bool:
 
 
 def reschedulable(pod: Pod) -> bool:
-    """Return whether a bound pod must be placed elsewhere when its node is removed."""
-    return not (pod.daemon or pod.static or pod.terminal or pod.terminating)
+    """Return whether a pod must be placed elsewhere when its node is removed: it stays, and is not tied to the node."""
+    return not (pod.deleted_at is not None or pod.terminal or pod.tied_to_node)
 
 
 def opted_out(pod: Pod) -> bool:
@@ -109,10 +101,12 @@ def _usable(snapshot: Snapshot, catalog: Catalog, reasons: dict[str, str]) -> It
 def serves(snapshot: Snapshot, pod: Pod) -> bool:
     """Return whether a pod is of a kind that nodes are launched for:
     not of a DaemonSet, not static, not ending by itself or with its namespace."""
-    if pod.terminating or pod.terminal or pod.daemon or pod.static:
-        return False
+    return reschedulable(pod) and not _ends_with_namespace(snapshot, pod)
+
+
+def _ends_with_namespace(snapshot: Snapshot, pod: Pod) -> bool:
     namespace = snapshot.namespaces.get(pod.namespace)
-    return namespace is None or not namespace.terminating
+    return namespace is not None and namespace.terminating
 
 
 def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> Iterator[Pod]:
@@ -120,13 +114,14 @@ def waiting(snapshot: Snapshot, without_nodes: frozenset[str] = frozenset()) -> 
 
     Pods of terminating namespaces are left out: they are deleted with the namespace.
     """
-    yield from (pod for pod in snapshot.unbound if provisionable(pod, snapshot) and serves(snapshot, pod))
+    marked = (pod for pod in snapshot.unbound if provisionable(pod, snapshot))
+    yield from (pod for pod in marked if not _ends_with_namespace(snapshot, pod))
     nodes = snapshot.nodes.values()
     going = [node for node in nodes if node.marked_for_deletion or node.node.deleted_at is not None]  # as node.leaving
     if without_nodes:
         going = [node for node in nodes if node.leaving or node.name in without_nodes]
     for node in going:
-        yield from (pod for pod in leaving_pods(node) if serves(snapshot, pod))
+        yield from (pod for pod in leaving_pods(node) if not _ends_with_namespace(snapshot, pod))
 
 
 def leaving_pods(node: StateNode) -> tuple[Pod, ...]:

@@ -58,7 +58,8 @@ class Cluster:
         self._watched = frozenset(kinds)
         self._pods_by_node: dict[str, dict[PodKey, Pod]] = {}
         self._unbound: dict[PodKey, Pod] = {}
-        """Pods without a node, by key, so that snapshots need no scan of all pods."""
+        """Pods without a node, by key, so that snapshots need no scan of all pods; `_sorted_unbound` sorts them."""
+        self._unbound_unsorted = False
         self._nominations = Nominations()
         self._marked: set[str] = set()
         self._startup_taints: dict[str, tuple[Taint, ...]] = {}
@@ -173,18 +174,25 @@ class Cluster:
         before, frozen = self._published, {kind: store.frozen() for kind, store in self._stores.items()}
         frozen["Pod"] = self._with_resolved(frozen["Pod"])
         nodes = self._frozen_nodes()
-        pods, waiting = frozen["Pod"], self._unbound
+        pods = frozen["Pod"]
         self._published = Snapshot(
             version=before.version + 1 if self._loud else before.version,
             synced=self.synced,
             nodes=nodes,
             invalid=self._frozen_invalid(),
             storage_loops=self._evictions.loops,
-            unbound_of=before.unbound_of if pods is before.pods else (pods, tuple(pods[k] for k in sorted(waiting))),
+            unbound_of=before.unbound_of if pods is before.pods else (pods, self._sorted_unbound(pods)),
             **{spec.field: frozen[kind] for kind, spec in KINDS.items() if spec.field},
         )
         self._changed = self._loud = False
         return self._published
+
+    def _sorted_unbound(self, pods: Mapping[PodKey, Pod]) -> tuple[Pod, ...]:
+        """The pods without a node, by key, as they are in `pods`; sorted anew only once there are others."""
+        if self._unbound_unsorted:
+            self._unbound = {key: self._unbound[key] for key in sorted(self._unbound)}
+            self._unbound_unsorted = False
+        return tuple(map(pods.__getitem__, self._unbound))
 
     def _resolve_claims(self) -> None:
         """Resolve the claims of pods, and touch the nodes where that changes something."""
@@ -288,6 +296,7 @@ class Cluster:
         if delta.new is None or delta.new.node_name or delta.new.terminal:
             self._unbound.pop(delta.key, None)
         else:
+            self._unbound_unsorted = self._unbound_unsorted or delta.key not in self._unbound
             self._unbound[delta.key] = delta.new
         old, new = _bound_to(delta.old), _bound_to(delta.new)
         if old and old != new:

@@ -43,7 +43,8 @@ class RegistrationReconciler:
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(context.clock, self.name)
         self._complete: dict[str, tuple[str, str]] = {}
-        """Of the initialized nodes that lacked nothing, by uid: the Node's version, and its Provisioner's uid."""
+        """Of the nodes that lacked nothing and are initialized or not Ready, by uid: the Node's version, and its
+        Provisioner's uid."""
         self._executor = context.executors.executor("initialize", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -76,7 +77,7 @@ class RegistrationReconciler:
             return {}
         if not patch:
             self._nodes.succeeded(uid)
-            if node.initialized:
+            if node.initialized or not node.node.ready:
                 self._complete[uid] = version, owner.uid
         return patch
 

@@ -430,6 +430,14 @@ class TestSharing:
         assert [name for _, name in snapshot.pods] == sorted(names)
         assert [pod.name for pod in snapshot.nodes["n1"].pods] == sorted(names)
 
+    def test_pods_without_a_node_are_sorted_while_they_come_and_go(self) -> None:
+        cluster = Cluster()
+        take(cluster, added(*(pod_object(name=name) for name in "dbf")))
+        take(cluster, modified(bound("b", "n1", version=2)))
+        assert [pod.name for pod in cluster.snapshot().unbound] == ["d", "f"]
+        take(cluster, added(pod_object(name="e")), added(pod_object(name="a")))
+        assert [pod.name for pod in cluster.snapshot().unbound] == ["a", "d", "e", "f"]
+
 
 def test_a_kind_without_a_parser_is_the_callers_mistake() -> None:
     with pytest.raises(ValueError, match="Secret"):
