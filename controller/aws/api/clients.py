@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.utils import parse_timestamp
 
+from controller.aws.api.aws_times import timestamp
+from controller.aws.api.instance_answers import read_instances
 from controller.errors import CloudUnauthorizedError
 
 if TYPE_CHECKING:
@@ -80,23 +80,14 @@ def make_clients(version: str = "", region: str = "") -> Clients:
         max_pool_connections=MAX_CONNECTIONS,
         user_agent_extra=f"nodeless/{version}" if version else "nodeless",
     )
+    ec2 = session.client("ec2", config=config)
+    ec2.meta.events.register("before-parse.ec2.DescribeInstances", read_instances)
     return Clients(
         region=region,
-        ec2=session.client("ec2", config=config),
+        ec2=ec2,
         eks=session.client("eks", config=config),
         ssm=session.client("ssm", config=config),
         pricing=session.client("pricing", region_name=pricing_region(region), config=config),
         sqs=session.client("sqs", config=config),
         arc_zonal_shift=session.client("arc-zonal-shift", config=config.merge(IMPATIENT)),
     )
-
-
-def timestamp(value: Any) -> datetime:
-    """As botocore reads times, but ISO 8601 in UTC a hundred times as fast: a history of spot prices has thousands."""
-    if isinstance(value, str) and value.endswith("Z"):
-        try:
-            return datetime.fromisoformat(value)
-        except ValueError:
-            pass
-    read: datetime = parse_timestamp(value)
-    return read

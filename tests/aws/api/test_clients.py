@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from botocore.utils import parse_timestamp
 
-from controller.aws.api.clients import make_clients, timestamp
+from controller.aws.api.aws_times import timestamp
+from controller.aws.api.clients import make_clients
 from tests.aws.conftest import Cloud
 
 
