@@ -47,7 +47,7 @@ def untried(snapshot: Snapshot) -> Untried:
         if not pod.unschedulable:
             if not pod.spec.gated:
                 rest.append(pod)
-        elif not opted_out(pod):
+        elif provisionable(pod, snapshot) and not opted_out(pod):
             marked.append(pod)
     if not marked or not rest:
         return NONE_UNTRIED
