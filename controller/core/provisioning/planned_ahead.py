@@ -10,7 +10,7 @@ are planned for as well: it will mark them, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -33,6 +33,12 @@ class Untried:
     apart: tuple[Pod, ...] = ()
     """They take room as well, but nothing is launched for them: their scheduler has marked no pod, or they have a
     higher priority than all that it marked, so that it may preempt others for them."""
+
+    def without(self, placed: Iterable[Collection[PodKey]]) -> Untried:
+        """Return these pods but for those that are placed already."""
+        keys = set(chain.from_iterable(placed))
+        left = ([pod for pod in pods if pod.key not in keys] for pods in (self.ahead, self.others, self.apart))
+        return Untried(*map(tuple, left)) if keys else self
 
 
 NONE_UNTRIED = Untried()

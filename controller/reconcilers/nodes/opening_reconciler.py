@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 import structlog
 
@@ -24,6 +25,8 @@ WORKERS = 8
 NOMINATED_SECONDS = 60.0
 """How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it does while
 the taint of a node's cordon is still there."""
+RENEWAL_SECONDS = 2.0
+"""Between two renewals: kube-scheduler clears nominations one after the other."""
 MOST_NOMINATIONS = 5
 """Of one pod to one node: where kube-scheduler never agrees, it places the pod elsewhere."""
 WORDS = Words("Pods are not nominated to the nodes that were planned for them", "Pods are nominated again")
@@ -46,7 +49,7 @@ class OpeningReconciler:
         """Pods whose nominations are kept up, by uid."""
         self._times: dict[str, int] = {}
         """How often each of them was nominated."""
-        self._until = 0.0
+        self._until = self._renewal_at = 0.0
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Open the nodes that are due, and renew the nominations that were cleared."""
@@ -61,10 +64,12 @@ class OpeningReconciler:
         due = [node for node in closed if node.uid in self._openings.uids and self._nodes.ready(node.uid)]
         if due and wanted:
             self._begin(due, now)
-        self._nominate(snapshot, now)
+        if due or now >= self._renewal_at:
+            self._nominate(snapshot, now)
         if due:
             list(self._executor.map(self._open, due))
-        return min(self._nodes.next_try_seconds(), self._openings.next_at - now)
+        renewal_at = self._renewal_at if self._nominated else inf
+        return min(self._nodes.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
 
     def _begin(self, nodes: Iterable[Node], now: float) -> None:
         """Take up the pods that the last plan has on these nodes."""
@@ -75,6 +80,7 @@ class OpeningReconciler:
         """Nominate the pods that are pending and not nominated to their node; forget the others once time is over."""
         if not self._nominated:
             return
+        self._renewal_at = now + RENEWAL_SECONDS
         waiting = list(pending(self._nominated, snapshot.pods)) if now < self._until else []
         self._nominated = {uid: self._nominated[uid] for uid, _, node in waiting if node in snapshot.nodes}
         self._times = {uid: self._times.get(uid, 0) for uid in self._nominated}

@@ -331,9 +331,10 @@ class ProvisioningReconciler:
     def _posed(self, snapshot: Snapshot, view: CatalogView) -> tuple[SchedulingProblem, frozenset[PodKey]]:
         """Build the problem of all pods to plan for; return it with the keys of those that are planned ahead."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
-        staged = with_bound(staged, self._planned_before(staged))
-        pods = untried(staged) if self._plans_ahead() else NONE_UNTRIED
+        placed = self._planned_before(staged)
+        pods = untried(staged).without(placed.values()) if self._plans_ahead() else NONE_UNTRIED
         to_come = pods_to_come(staged) if self._plans_ahead() and self._settings.current.plan_ahead_owners else ()
+        staged = with_bound(staged, placed)
         ahead = (*pods.ahead, *to_come)
         if pods.others or (ahead and pods.apart):
             room, _ = self._solve(room_problem(staged, (*pods.others, *pods.apart)), view, budget_seconds=0.0)

@@ -12,7 +12,12 @@ from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
 from controller.kube.resources import NODES, PODS, Resource
-from controller.reconcilers.nodes.opening_reconciler import MOST_NOMINATIONS, OPEN_SECONDS, OpeningReconciler
+from controller.reconcilers.nodes.opening_reconciler import (
+    MOST_NOMINATIONS,
+    OPEN_SECONDS,
+    RENEWAL_SECONDS,
+    OpeningReconciler,
+)
 from tests.core.instances import cloud_instance
 from tests.reconcilers.conftest import World
 
@@ -105,6 +110,7 @@ def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world:
     for _ in range(MOST_NOMINATIONS + 2):
         cleared = {"status": {"nominatedNodeName": None}}
         world.kube.patch(PODS, "a", cleared, namespace="default", subresource="status")
+        world.clock.ahead_seconds += RENEWAL_SECONDS
         loop.reconcile(world.caught_up())
         bound = world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"]
     assert world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"] == bound

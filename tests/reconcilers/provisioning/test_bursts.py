@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
@@ -186,6 +187,19 @@ def test_pods_that_depend_on_others_are_planned_for_again_when_one_is_bound_else
     bursts.show("Pod", [changed(pods[0], spec={**pods[0]["spec"], "nodeName": "elsewhere"}), pods[1]])
     bursts.pass_for(20.0)
     assert bursts.plans == (2 if tied else 1)
+
+
+def test_a_new_plan_leaves_pods_whose_node_is_on_its_way_where_they_are() -> None:
+    """It is made for the pod that came later alone, beside what is planned: packing all anew could need more nodes."""
+    bursts = Bursts()
+    pods = [factories.pod_object(name=f"pod-{number}") for number in range(3)]
+    bursts.show("Pod", pods)
+    with capture_logs() as logs:
+        bursts.pass_for(4.0)
+        bursts.show("Pod", [*pods, factories.pod_object(name="later")])
+        bursts.pass_for(4.0)
+    plans = [each["pods"] for each in logs if each["event"] == "Computed plan"]
+    assert plans == [["default/pod-0", "default/pod-1", "default/pod-2"], ["default/later"]]
 
 
 @pytest.mark.parametrize("owners", [True, False])
