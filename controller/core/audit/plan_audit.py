@@ -368,8 +368,7 @@ def _topology_keys(pods: Iterable[Pod]) -> set[str]:
 def _total(many: Iterable[Mapping[str, int]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for resources in many:
-        for name, amount in resources.items():
-            total[name] += amount
+        total.update(resources)
     return total
 
 

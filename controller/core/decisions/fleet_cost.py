@@ -27,16 +27,12 @@ class Fleet:
 def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
     """Return the prices of all our nodes."""
     types = {name: {entry.name: entry for entry in entries} for name, entries in catalog.items()}
-    prices: dict[str, float] = {}
-    unpriced = []
-    for node in owned(snapshot):
-        entry = types.get(node.provisioner_name, {}).get(node.node.instance_type)
-        price = node_price(node, entry)
-        if price is None:
-            unpriced.append(node.name)
-        else:
-            prices[node.name] = price
-    return Fleet(prices, tuple(unpriced))
+    known = {
+        node.name: node_price(node, types.get(node.provisioner_name, {}).get(node.node.instance_type))
+        for node in owned(snapshot)
+    }
+    prices = {name: price for name, price in known.items() if price is not None}
+    return Fleet(prices, tuple(name for name in known if name not in prices))
 
 
 def price_per_hour(nodes: Iterable[StateNode], types: Iterable[InstanceType]) -> float:

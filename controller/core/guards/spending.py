@@ -8,6 +8,7 @@ Replacements of deprovisioning are not bounded: they cost less than what they re
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -104,7 +105,7 @@ class Guards:
             return Allotment(allotment.planned, refusal=refusal)
         room = min(self._room(provisioner), default=math.inf)
         self._spent += price
-        self._spent_by[provisioner.name] = self._spent_by.get(provisioner.name, 0.0) + price
+        self._spent_by[provisioner.name] += price
         self._used = total((self._used, capacity))
         self._recent += 1
         own = self._limits.resources
@@ -123,7 +124,7 @@ class Guards:
             own = price_limit(provisioner)
         except ValueError as error:
             return "provisioner-price", f"{error} (Provisioner {name})"
-        spent = self._spent_by.get(name, 0.0)
+        spent = self._spent_by[name]
         if own is not None and spent + price > own:
             what = f"annotation {PRICE_LIMIT_ANNOTATION} of Provisioner {name}"
             return "provisioner-price", f"{what}: ${spent:.4f} + ${price:.4f} an hour would exceed ${own:g}"
@@ -147,7 +148,7 @@ class Guards:
         """Yield the $ an hour that each price limit leaves for one node."""
         own = price_limit(provisioner)
         if own is not None:
-            yield own - self._spent_by.get(provisioner.name, 0.0)
+            yield own - self._spent_by[provisioner.name]
         if self._limits.price_per_hour is not None:
             yield self._limits.price_per_hour - self._spent
 
@@ -174,11 +175,10 @@ def _within(capacity: Resources, planned: Resources, limits: Resources) -> bool:
     return all(capacity.get(name, 0) <= planned.get(name, 0) for name in limits)
 
 
-def _by_provisioner(launched: Fleet, snapshot: Snapshot) -> dict[str, float]:
-    spent: dict[str, float] = {}
+def _by_provisioner(launched: Fleet, snapshot: Snapshot) -> defaultdict[str, float]:
+    spent: defaultdict[str, float] = defaultdict(float)
     for name, price in launched.prices.items():
-        owner = snapshot.nodes[name].provisioner_name
-        spent[owner] = spent.get(owner, 0.0) + price
+        spent[snapshot.nodes[name].provisioner_name] += price
     return spent
 
 

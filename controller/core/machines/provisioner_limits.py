@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from controller.core.api.frozen import EMPTY, FrozenMap
@@ -12,10 +13,9 @@ from controller.core.state.snapshot import Snapshot
 
 def total(parts: Iterable[Resources]) -> Resources:
     """Return the sum; resources whose sum is 0 are left out."""
-    amounts: dict[str, int] = {}
+    amounts: Counter[str] = Counter()
     for part in parts:
-        for name, amount in part.items():
-            amounts[name] = amounts.get(name, 0) + amount
+        amounts.update(part)
     return FrozenMap({name: amounts[name] for name in sorted(amounts) if amounts[name]})
 
 
