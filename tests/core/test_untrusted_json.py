@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from typing import Any
@@ -17,6 +18,7 @@ from controller.core.untrusted_json import (
     number,
     read_json,
     read_object,
+    unpacked,
     whole,
 )
 from tests.hostile_json import HOSTILE_TEXTS, json_texts, json_values
@@ -68,3 +70,12 @@ def test_an_object_is_asked_for_where_only_an_object_will_do() -> None:
     assert read_object('{"a": [1, 2.5, null, true]}') == {"a": [1, 2.5, None, True]}
     with pytest.raises(UnreadableJsonError, match="not a JSON object"):
         read_object("[]")
+
+
+def test_gzip_is_unpacked_within_bounds_or_refused() -> None:
+    """A few kilobytes may unpack to gigabytes, and a stored text may be damaged."""
+    packed = gzip.compress(b"x" * 1000)
+    assert unpacked(packed, 1000) == b"x" * 1000
+    for damaged, most in ((packed, 999), (packed[:-1], 1000), (b"plain", 1000), (b"", 1000)):
+        with pytest.raises(UnreadableJsonError):
+            unpacked(damaged, most)
