@@ -103,17 +103,16 @@ class _Batch:
 
     def solved(self, limits: Limits) -> SmallBatch | None:
         """Return the optimum, or the best lower bound at hand."""
-        items, end_states = self._items()
-        least = 0.0
-        if state_count(np.array([float(item.count) for item in items])) <= MOST_STATES:
-            problem = self._problem(items)
-            packed = self._packed(problem, end_states)
+        items, ends, of_kind = self._items()
+        problem, least = self._problem(items), 0.0
+        if state_count(problem.counts) <= MOST_STATES:
+            packed = self._packed(problem, None if ends is None else self._admissible(ends, of_kind))
             if packed is not None:
                 packing, cost = packed
                 if within_limits(problem, packing):
                     return SmallBatch(cost, self._written(problem, packing, limits))
                 least = cost
-        searched = self._searched(limits)
+        searched = self._searched(problem, ends, of_kind, limits)
         if searched is not None and searched.optimal:
             return searched
         known = [each for each in (searched, self._bound()) if each is not None]
@@ -121,10 +120,10 @@ class _Batch:
             return SmallBatch(least) if least else None
         return replace(known[0], least=max(least, *(each.least for each in known)))
 
-    def _searched(self, limits: Limits) -> SmallBatch | None:
+    def _searched(
+        self, problem: BinPackingProblem, ends: EndStates | None, of_kind: Sequence[Ints], limits: Limits
+    ) -> SmallBatch | None:
         """Return what column generation proves and finds; None where the end states are too many."""
-        items, ends, of_kind = self._items_by_kind()
-        problem = self._problem(items)
         wholes = whole_states(of_kind, [kind.count for kind in self.kinds], problem.counts, ends)
         if wholes is None:
             return None
@@ -135,11 +134,8 @@ class _Batch:
             return SmallBatch(result.least, optimal=optimal)
         return SmallBatch(result.least, self._written(problem, result.packing, limits), searched=True, optimal=optimal)
 
-    def _items(self) -> tuple[list[Item], Admissible | None]:
-        """Return an item for each kind in each of its joint domains, and which numbers of units are whole plans."""
-        items, ends, of_kind = self._items_by_kind()
-        if ends is None:
-            return items, None
+    def _admissible(self, ends: EndStates, of_kind: Sequence[Ints]) -> Admissible:
+        """Return the function that says which numbers of units place every pod with all rules kept."""
         counts = [kind.count for kind in self.kinds]
 
         def admissible(units: Ints) -> Bools:
@@ -149,9 +145,9 @@ class _Batch:
             flags[flags] = ends.hold(units[flags])
             return flags
 
-        return items, admissible
+        return admissible
 
-    def _items_by_kind(self) -> tuple[list[Item], EndStates | None, list[Ints]]:
+    def _items(self) -> tuple[list[Item], EndStates | None, list[Ints]]:
         """Return an item for each kind in each of its joint domains, the rules over domains,
         and the items of each kind."""
         batch: dict[int, int] = defaultdict(int)
