@@ -15,9 +15,9 @@ from controller.core.api.nodetemplate import AWSNodeTemplate, BlockDevice
 
 HOURS_A_MONTH = 730.0
 PUBLIC_ADDRESS = 0.005
-"""$/hour, in every region."""
+"""$/hour of a public IPv4 address, in every region."""
 DETAILED_MONITORING = 7 * 0.30 / HOURS_A_MONTH
-"""$/hour: seven metrics."""
+"""$/hour of the seven metrics of an instance."""
 DEFAULT_GIB = 20.0
 """Of a volume whose size its snapshot or its image decides."""
 

@@ -27,7 +27,7 @@ from controller.errors import CloudError, CloudUnauthorizedError
 from controller.settings import Settings
 
 FEW_ADDRESSES = 32
-"""Of a subnet: two or three nodes take as many."""
+"""Free addresses of a subnet below which it is named: two or three nodes take as many."""
 FEW_NODES = 3
 NEAR_QUOTA = 0.8
 ADVISED = {

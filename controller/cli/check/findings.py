@@ -15,7 +15,7 @@ from controller.errors import NodelessError
 
 
 class Level(Enum):
-    """The value is shown."""
+    """Level of a finding; its value is the word that is shown."""
 
     OK = "ok"
     WARNING = "warning"

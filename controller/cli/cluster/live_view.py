@@ -47,7 +47,7 @@ POLL_SECONDS = 0.02
 """Between two looks whether the first lists are there."""
 STATE_SECONDS = 10.0
 PRICES_SECONDS = 3600.0
-"""Live prices are fetched again after this."""
+"""Live prices are fetched again after so long."""
 OUTAGE_NOTES = {
     "server": "The API server does not answer; the last known state is shown",
     "silent": "The API server sends no more events; the last known state is shown",

@@ -27,9 +27,9 @@ class Simulation:
     problem: SchedulingProblem
     plan: SchedulingPlan
     bound: Bound
-    """For the pods that the plan places."""
+    """Lower bound for the pods that the plan places."""
     existing_price: float | None
-    """Of the existing nodes; None when the price of one is unknown."""
+    """$/hour of the existing nodes; None when the price of one is unknown."""
     pods: Mapping[PodKey, Pod]
     """Pending pods."""
     types: Mapping[tuple[str, str], InstanceType]
@@ -40,7 +40,7 @@ class Simulation:
 
     @property
     def price_per_hour(self) -> float:
-        """Of the new nodes."""
+        """$/hour of the new nodes."""
         return self.plan.price_per_hour
 
     @property

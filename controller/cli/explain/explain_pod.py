@@ -21,7 +21,7 @@ from controller.core.provisioning.problem import opted_out, preempting, provisio
 from controller.core.state.snapshot import Snapshot
 
 MOST_NODES = 10
-"""Nodes that are named."""
+"""The most nodes that an answer names."""
 
 
 def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> Answer:

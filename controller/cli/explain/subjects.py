@@ -24,7 +24,7 @@ ALIASES = {
     "services": "service", "provisioners": "provisioner", "provisioners.karpenter.sh": "provisioner",
 }  # fmt: skip
 SHOWN = 5
-"""Names that an error lists."""
+"""The most names that an error lists."""
 
 
 def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

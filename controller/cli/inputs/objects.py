@@ -34,7 +34,7 @@ class Objects:
     regions: tuple[str, ...] = ()
     """Regions that stack configurations and dumps name."""
     catalog: RegionCatalog | None = None
-    """Of a dump that has one."""
+    """The catalog of a dump that has one."""
     taken: float = 0.0
     """When the dump was taken, Unix seconds; 0 without a dump."""
     prices: RegionCatalog | None = None

@@ -26,7 +26,7 @@ from controller.kube.resources import NODES
 
 UNDONE = "it was taken back by nodeless rebalance --undo"
 MOST_REASONS = 8
-"""Changes that a refusal names."""
+"""The most changes that a refusal names."""
 
 
 def approve(plan: PlanToApprove, given: MethodInput, kube: KubeClient) -> str:

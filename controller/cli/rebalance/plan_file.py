@@ -12,7 +12,7 @@ from controller.core.untrusted_json import UnreadableJsonError, number, read_obj
 from controller.errors import Problem, ValidationError
 
 VERSION: Final = 1
-"""Of the plan's form: a later one is refused."""
+"""Version of the plan's form: a later one is refused."""
 MOST_BYTES: Final = 2**26
 
 

@@ -28,7 +28,7 @@ LEAST_WORKLOAD = 28
 MOST_ROWS = 6
 """Rows of limits, of costs and of pending pods on a screen of limited height."""
 LEAST_NODES = 3
-"""Rows of nodes on any screen."""
+"""Rows of nodes on any screen, at least."""
 NODE_LINES = 2
 """Head and caption of the table of nodes."""
 KEYS = "↑↓ ←→ move, / search, s sort, r reverse, f owner, w why, c costs, ? keys, q quit"
@@ -60,7 +60,7 @@ class Page:
     """Why the last read failed."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lines that fit."""
+        """Yield the lines that fit."""
         if self.height is None:
             yield self._all()
             return

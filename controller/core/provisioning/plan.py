@@ -80,7 +80,7 @@ class SolveOptions:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProblem:
-    """Everything that a solver may look at."""
+    """All input of a solve."""
 
     pending: Sequence[Pod]
     """The pods to place."""
@@ -88,7 +88,7 @@ class SchedulingProblem:
     """The existing nodes that may take pods. Nodes that are being removed are missing here; topology still counts their
     pods, through `snapshot`."""
     provisioners: tuple[Provisioner, ...]
-    """The usable ones."""
+    """The Provisioners that can be used."""
     catalog: Catalog
     snapshot: Snapshot
     """The cluster: namespaces, volumes, DaemonSets, and the pods of all nodes."""
@@ -114,9 +114,9 @@ class PlannedNode:
     taints: tuple[Taint, ...]
     startup_taints: tuple[Taint, ...]
     pods: Sequence[PodKey]
-    """Sorted."""
+    """The pods planned for the node, sorted by namespace and name."""
     requests: Resources
-    """Of the pods and of the DaemonSet pods that will run there."""
+    """Requests of the pods and of the DaemonSet pods that will run there."""
     reason: str
     """What was chosen, the runner-up, and the difference in price."""
     flexibility: Flexibility = field(default_factory=Flexibility)
@@ -152,7 +152,7 @@ class ExistingPlacement:
 
     node: str
     pods: Sequence[PodKey]
-    """Sorted."""
+    """The pods planned for the node, sorted by namespace and name."""
     reason: str
 
 

@@ -91,7 +91,7 @@ class ExistingNodes:
 
     @cached_property
     def rows(self) -> dict[str, int]:
-        """The row of each node, by name."""
+        """The row of each node by its name."""
         return {node.name: row for row, node in enumerate(self.nodes)}
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:

@@ -90,7 +90,7 @@ class Pace:
     """Watch the work of one build: give it up once it exceeds its budget, or is projected to."""
 
     def __init__(self, work: WorkBudget, most: float) -> None:
-        """`most`: the build's work budget."""
+        """`most`: the work budget of the build."""
         self.work, self.most = work, most
         self.start = self.opening_since = work.done
         self.size = 0.0

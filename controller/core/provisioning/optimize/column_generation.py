@@ -36,7 +36,7 @@ TOLERANCE = 1e-3
 FEW = 2
 """Fewer new patterns from greedy filling end it."""
 MOST_STARTS = 2_000
-"""End states in a search."""
+"""The most end states in a search."""
 NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
@@ -190,7 +190,7 @@ class ColumnGeneration:
             optimum, worth, charge = self._relaxed()
 
     def _add(self, units: Floats, group: Ints) -> int:
-        """Take patterns in; how many were new."""
+        """Add patterns (units P x D, group P); return how many were new."""
         kept = []
         for place, (row, number) in enumerate(zip(units, group.tolist(), strict=True)):
             key = row.tobytes() + number.to_bytes(4, "little")

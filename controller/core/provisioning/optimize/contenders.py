@@ -41,7 +41,7 @@ class Contenders:
         self._kept: list[_Contender] = []
 
     def add(self, packing: Packing) -> None:
-        """Consider a packing."""
+        """Keep a packing, unless another is at least as good in all that counts."""
         numbers = [one.number for one in packing.bins if not one.existing]
         cost = float(self.problem.price[numbers].sum()) if numbers else 0.0
         options = self.problem.bin_types.option[numbers].tolist() if numbers else []

@@ -17,7 +17,7 @@ from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 NEAR = 60
-"""Bin types on the shortlist of one optimum."""
+"""The most bin types on the shortlist of one optimum, beside those for each item type."""
 EACH = 4
 """At least this many of them for each item type."""
 MANY = 150

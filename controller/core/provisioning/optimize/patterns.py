@@ -33,7 +33,7 @@ MOST_UNITS = 50
 ROUNDS, FRUITLESS_ROUNDS = 30, 3
 """Rounds of column generation, and rounds in a row without a new pattern after which it ends."""
 SEARCH_NODES = 20
-"""Nodes of HiGHS's branch and bound."""
+"""The most nodes of HiGHS's branch and bound."""
 MOST_COLUMNS = 200
 """Patterns in the integer program: the time of its root node grows with them, to half a second for so many."""
 TOLERANCE = 1e-7

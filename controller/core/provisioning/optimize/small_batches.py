@@ -38,7 +38,7 @@ from controller.core.provisioning.topology.end_states import EndStates, FixedCou
 from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 
 MOST_UNITS = 50
-"""Pods up to which a batch is small."""
+"""Number of pods up to which a batch is small."""
 MOST_STATES = 20_000
 """States up to which the dynamic program is tried."""
 
@@ -67,12 +67,12 @@ class _Kind:
 
     @property
     def bundle(self) -> Bundle:
-        """The first class's."""
+        """The bundle of the first class."""
         return self.sources[0][0]
 
     @property
     def count(self) -> int:
-        """Pods."""
+        """Number of pods."""
         return sum(units for _, units in self.sources)
 
 

@@ -35,7 +35,7 @@ Step = tuple[int, RelaxationLevel, tuple[Choice, ...]]
 
 @dataclass(slots=True)
 class Progress:
-    """How far a class has come."""
+    """How many pods of a class are left to place, and at which step of relaxation."""
 
     pod_class: PodClass
     steps: list[Step]
@@ -238,7 +238,7 @@ class Rounds:
 
     @property
     def left(self) -> int:
-        """Pods without a place."""
+        """Number of pods without a place."""
         return sum(one.left for one in self.progress)
 
     def disregarding(self, groups: Sequence[TopologyGroup]) -> frozenset[int]:

@@ -48,9 +48,9 @@ class PodClass:
     labels: FrozenMap[str, str]
     volumes: VolumeNeeds
     members: list[Replicas] = field(default_factory=list)
-    """In no order."""
+    """The pods as groups of replicas, in no order."""
     requests: Resources = EMPTY
-    """Of one pod, slots included."""
+    """What one pod requests, slots included."""
     waited: int = 0
     """Age of its oldest pod above that of the batch's youngest, in units of `TURN_SECONDS`, rounded down."""
     name: str = ""

@@ -41,7 +41,7 @@ def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPl
 
 @dataclass(slots=True)
 class _Search:
-    """Bisects the pods. `spent`: solves so far."""
+    """A bisection of the pods. `spent`: solves so far."""
 
     problem: SchedulingProblem
     solve: Solve

@@ -47,7 +47,7 @@ class _Case:
     pod_class: PodClass
     required: RelaxationLevel
     request: Floats
-    """R, of one pod."""
+    """R: what one pod requests."""
     cost: float
     """$/hour of one pod."""
 

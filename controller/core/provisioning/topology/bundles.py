@@ -107,7 +107,7 @@ class Bundle:
 
     @property
     def name(self) -> str:
-        """What it is sorted by."""
+        """The key by which bundles are sorted: the first member's name."""
         return self.pod_class.name
 
 

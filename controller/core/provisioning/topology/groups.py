@@ -129,7 +129,7 @@ class UnitRule:
 
     @property
     def identity(self) -> tuple[int, int, int, bool, bool]:
-        """Equal for equal rules."""
+        """A key that is equal for equal rules."""
         return (self.group.index, self.matched, self.owned, self.obeys, self.unconstrained)
 
 
