@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 import structlog
 
 from controller.cloud.catalogs import CatalogView
-from controller.core.api.pod import Pod
+from controller.core.api.pod import Pod, PodKey
 from controller.core.decisions.fleet_comparison import Comparison, compare
 from controller.core.decisions.fleet_cost import fleet, owned
 from controller.core.decisions.queues import Queue, queues
@@ -42,8 +42,8 @@ class ObservationReconciler:
         """Version of the snapshot compared last, and when (monotonic seconds)."""
         self._pending: dict[str, float] = {}
         """Creation time (Unix seconds) of pods that were seen pending and are not ready yet, by uid."""
-        self._awaited: frozenset[str] = frozenset()
-        """Uids of pods that were seen waiting for a new node and are not bound yet."""
+        self._awaited: dict[str, PodKey] = {}
+        """Keys of pods that were seen waiting for a new node and do not run yet, by uid."""
         self._log = structlog.get_logger(self.name)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -76,17 +76,20 @@ class ObservationReconciler:
 
     def _log_running(self, snapshot: Snapshot) -> None:
         """Log pods that waited for a new node and are bound now, one line per node."""
-        awaited: set[str] = set()
+        awaited = {pod.uid: pod.key for pod in snapshot.unbound if provisionable(pod, snapshot)}
         started: dict[str, list[Pod]] = defaultdict(list)
-        for pod in snapshot.pods.values():
-            if provisionable(pod, snapshot) or (pod.phase == "Pending" and pod.uid in self._awaited):
-                awaited.add(pod.uid)
-            elif pod.uid in self._awaited and pod.node_name:
+        for uid, key in self._awaited.items():
+            pod = snapshot.pods.get(key)
+            if pod is None or pod.uid != uid or uid in awaited:
+                continue
+            if pod.phase == "Pending":
+                awaited[uid] = key
+            elif pod.node_name:
                 started[pod.node_name].append(pod)
-        self._awaited, now = frozenset(awaited), self._clock.now()
+        self._awaited, now = awaited, self._clock.now()
         for node, pods in sorted(started.items()):
             slowest = max(now - pod.created for pod in pods)
-            keys = [pod.key for pod in pods]
+            keys = sorted(pod.key for pod in pods)
             self._log.info(
                 "Pods run", node=node, pods=pod_names(keys), pod_count=len(keys), slowest_seconds=round(slowest, 1)
             )

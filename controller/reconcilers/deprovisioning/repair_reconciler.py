@@ -48,7 +48,7 @@ class RepairReconciler:
         if not snapshot.synced or not self._adopted.is_set() or not self._planned.is_set():
             return 1.0
         self._failing.keep({node.node.uid for node in snapshot.nodes.values()})
-        unwell = [node for node in snapshot.nodes.values() if node.node.unhealthy or not node.initialized]
+        unwell = [node for node in snapshot.nodes.values() if _unwell(node)]
         self._count(unwell)
         catalog, now = self._catalog(unwell, snapshot), self._clock.now()
         given = MethodInput(
@@ -104,3 +104,8 @@ class RepairReconciler:
         for name in sorted(self._held - held.keys()):
             self._log.info("Node repair goes on", provisioner=name)
         self._held = frozenset(held)
+
+
+def _unwell(node: StateNode) -> bool:
+    """Return whether the node is unhealthy, or missed its deadline to be initialized (core/state/room.py)."""
+    return bool(node.node.unhealthy if node.initialized else node.no_room)
