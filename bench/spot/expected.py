@@ -15,9 +15,11 @@ from bench.field import SHAPES, posed, shipped
 from bench.problems import arrange, decode, load
 from bench.problems import posed as posed_file
 from bench.spot.losses import LEAST_REPLICAS, LOSSES, SHARE, losses
+from bench.spot.possible import Possible
 from controller.core.api import labels
 from controller.core.provisioning import SchedulingPlan, SchedulingProblem, SolveOptions, solve
 from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM
 
 COUNTS = (1, 2, 3, 5)
 HEAD = ("problem", "pods", "nodes", "named", "price ÷ bound", "expected ÷ bound", *(f"at least {n}" for n in COUNTS))
@@ -26,11 +28,12 @@ LOSS_HEAD = (
     "spot nodes",
     "named",
     "workloads",
-    "over half on one node",
-    "over half lost",
     "without spreading",
+    "over half lost",
+    "proven",
     "for more money",
 )
+LEFT_HEAD = ("shape", "workload", "replicas", "lost with a", "alone costs at least")
 
 
 def expected_of(plan: SchedulingPlan, least: int) -> float:
@@ -58,15 +61,24 @@ def price_line(name: str, problem: SchedulingProblem) -> tuple[str, tuple[float,
     return row(cells), ratios
 
 
-def loss_line(shape: str, problem: SchedulingProblem) -> str:
-    """A shape's line of the table of losses."""
+def loss_lines(shape: str, problem: SchedulingProblem) -> tuple[str, list[str]]:
+    """A shape's line of the table of losses, and a line for each workload that still loses over half."""
     options = SolveOptions()
     spread, free = solve(problem, options), solve(problem, replace(options, spot_pool_share=1.0))
     with_rule, without = losses(spread), losses(free)
     more = spread.expected_price_per_hour / free.expected_price_per_hour - 1
     spot = sum(node.offering.capacity_type == labels.SPOT for node in spread.new_nodes)
-    counted = (with_rule.workloads, with_rule.on_one_node, with_rule.failed, without.failed)
-    return row((shape, str(spot), f"{named_of(spread):.1f}", *map(str, counted), f"{more:+.1%}"))
+    paid, possible = free.expected_price_per_hour, Possible(problem)
+    never = possible.lost((1.0 + MOST_PREMIUM) * paid) if with_rule.failed else 0
+    counted = (with_rule.workloads, len(without.failed), len(with_rule.failed), never)
+    left = []
+    for name, added in possible.added(sorted(with_rule.failed)).items():
+        cost, kinds = (
+            "no price" if added is None else f"{added / paid:+.1%}",
+            " or ".join(sorted(with_rule.failed[name])),
+        )
+        left.append(row((shape, name.removeprefix("uid-"), str(len(possible.pods[name])), kinds, cost)))
+    return row((shape, str(spot), f"{named_of(spread):.1f}", *map(str, counted), f"{more:+.1%}")), left
 
 
 def row(cells: Iterable[str]) -> str:
@@ -85,8 +97,13 @@ def tables(files: Sequence[Path]) -> Iterable[str]:
     if every:
         yield row(("mean", "", "", "", *(f"{fmean(column):.3f}" for column in zip(*every, strict=True))))
     yield from ("", row(LOSS_HEAD), "|---" + "|---:" * (len(LOSS_HEAD) - 1) + "|")
+    left = []
     for shape in SHAPES:
-        yield loss_line(shape, posed(shape, shipped()))
+        line, more = loss_lines(shape, posed(shape, shipped()))
+        left += more
+        yield line
+    if left:
+        yield from ("", row(LEFT_HEAD), "|---" * 2 + "|---:" + "|---" + "|---:|", *left)
 
 
 def report(lines: Iterable[str]) -> str:
@@ -99,9 +116,11 @@ of the deepest pools. *Named*: how many these are, on the mean. *At least n*: wi
 bound on prices.
 
 The shapes of [field-shapes.md](field-shapes.md), {LOSSES:,} losses each: EC2 reclaims a type in a zone, a family, or a
-zone. Workloads have {LEAST_REPLICAS} replicas or more; *over half on one node*: over half of their replicas are on one
-spot node, which no choice of offerings spreads; *over half lost* counts the others that some loss took over half of,
-with `aws.spotPoolShare` {SHARE:g} and without it (1); *for more money* is what spreading adds to the expected price.
+zone. Workloads have {LEAST_REPLICAS} replicas or more; *over half lost* counts those that some loss took over half
+of, with `aws.spotPoolShare` {SHARE:g}, *without spreading* with 1. *Proven*: so many lose over half in every plan for
+at most {MOST_PREMIUM:.0%} more (`bench/spot/possible.py`: an integer program over divisible pods and nodes). *For more
+money* is what spreading adds to the expected price. The last table has the workloads that are left: the losses that
+take over half of them, and what it adds to the price at least to keep that one alone.
 
 {chr(10).join(lines)}
 """

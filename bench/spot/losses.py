@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.core.api import labels
 from controller.core.provisioning import SchedulingPlan
 from controller.core.provisioning.placed_pods import workloads
-from controller.core.provisioning.solver.pool_sharing import domains_of
+from controller.core.provisioning.solver.pool_sharing import Domain, domains_of
 
 LOSSES = 1_000
 LEAST_REPLICAS = 4
@@ -23,12 +24,13 @@ SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Of a plan's workloads with LEAST_REPLICAS or more: how many, how many have over SHARE of their replicas on one
-    spot node, and how many others lost over SHARE in some loss."""
+    """Of a plan's workloads: how many have LEAST_REPLICAS or more, and which of these lost over SHARE in some loss.
+
+    failed: by name, the kinds of loss that took that much: "pool", "family", "zone".
+    """
 
     workloads: int
-    on_one_node: int
-    failed: int
+    failed: Mapping[str, frozenset[str]]
 
 
 def losses(plan: SchedulingPlan, seed: int = 1, count: int = LOSSES) -> Losses:
@@ -40,8 +42,7 @@ def losses(plan: SchedulingPlan, seed: int = 1, count: int = LOSSES) -> Losses:
         total.update(own)
     large = {name for name, replicas in total.items() if replicas >= LEAST_REPLICAS}
     spot = [(n, own) for n, own in zip(plan.new_nodes, carried, strict=True) if n.offering.capacity_type == labels.SPOT]
-    alone = {name for _, own in spot for name, replicas in own.items() if replicas > SHARE * total[name]} & large
-    failed: set[str] = set()
+    failed: dict[str, frozenset[str]] = {}
     for _ in range(count if spot else 0):
         picked = [(chance.choice(node.named), own) for node, own in spot]
         domains = sorted({domain for o, _ in picked for domain in domains_of(o.instance_type, o.zone)})
@@ -50,5 +51,12 @@ def losses(plan: SchedulingPlan, seed: int = 1, count: int = LOSSES) -> Losses:
         for offering, own in picked:
             if lost in domains_of(offering.instance_type, offering.zone):
                 gone.update(own)
-        failed |= {name for name, replicas in gone.items() if name in large and replicas > SHARE * total[name]}
-    return Losses(len(large), len(alone), len(failed - alone))
+        for name in large:
+            if gone[name] > SHARE * total[name]:
+                failed[name] = failed.get(name, frozenset()) | {_kind(lost)}
+    return Losses(len(large), failed)
+
+
+def _kind(domain: Domain) -> str:
+    name, zone = domain
+    return "pool" if name and zone else "zone" if zone else "family"

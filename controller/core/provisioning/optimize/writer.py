@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,14 +14,11 @@ from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.topology.host_counts import HostCounts
 
-T = TypeVar("T")
-
 
 class Writer:
     """Writes a packing down as rows and placements of a copy of the first plan's packer."""
 
-    def __init__(self, first: Packer, problem: BinPackingProblem, limits: Limits, *, dealt: bool = False) -> None:
-        """dealt: units of an item type are taken of its items in turn, and not of one after the other."""
+    def __init__(self, first: Packer, problem: BinPackingProblem, limits: Limits) -> None:
         self.problem = problem
         self.packer = copy(first)
         self.packer.table = NodeTable(free_without_plan(first))
@@ -31,9 +26,7 @@ class Writer:
         self.packer.shared = first.shared.on_existing(self.packer.table.existing, self.packer.table.room)
         self.packer.limits = limits
         self.packer.placements = []
-        self.sources = [
-            in_turn(item_type.sources) if dealt else list(item_type.sources) for item_type in problem.item_types
-        ]
+        self.sources = [list(item_type.sources) for item_type in problem.item_types]
         """Units of each plain item type that are not written down yet, by the item that they belong to."""
 
     def write(self, packing: Packing) -> Packer:
@@ -70,12 +63,3 @@ class Writer:
 
     def _place(self, item: Item, row: int, units: int) -> None:
         self.packer.place(item, np.array([row]), np.array([float(units)]))
-
-
-def in_turn(sources: Sequence[tuple[T, int]]) -> list[tuple[T, int]]:
-    """Interleave the sources' units, one unit after the other, so that those of each source are spread evenly."""
-    if len(sources) < 2:
-        return list(sources)
-    place = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for _, count in sources])
-    turn = np.repeat(np.arange(len(sources)), [count for _, count in sources])[np.argsort(place, kind="stable")]
-    return [(sources[number][0], 1) for number in turn.tolist()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.pod import Pod, PodKey, PodSpec, Resources
@@ -78,16 +78,15 @@ class PodClass:
             self._sorted.sort(key=_age)
         return self._sorted
 
-    def dealt(self) -> PodClass:
-        """Return the class with its pods in another order: those of each workload in turn,
-        as evenly as numbers allow."""
-        if self.of_one_workload:
-            return self
-        by_owner: dict[str, list[Pod]] = {}
-        for pod in self.pods:
-            by_owner.setdefault(pod.owners[0].uid if pod.owners else "", []).append(pod)
-        placed = [((n + 0.5) / len(own), pod) for own in by_owner.values() for n, pod in enumerate(own)]
-        return replace(self, _sorted=[pod for _, pod in sorted(placed, key=itemgetter(0))])
+    def by_workload(self) -> dict[str, PodClass]:
+        """Return the pods of each workload as a class of its own, with this one's index."""
+        parts: dict[str, PodClass] = {}
+        for one in self.members:
+            workload = workload_of(one.first)
+            if workload not in parts:
+                parts[workload] = replace(self, members=[], of_one_workload=True, _size=0, _sorted=[])
+            parts[workload].add(one)
+        return parts
 
     def workloads(self, first: int, count: int) -> Mapping[str, int]:
         """Count pods `first` to `first + count` by workload: the uid of their first owner."""
@@ -95,6 +94,11 @@ class PodClass:
         if self.of_one_workload:
             return {owners[0].uid: count} if owners and count else EMPTY
         return Counter(pod.owners[0].uid for pod in self.pods[first : first + count] if pod.owners)
+
+
+def workload_of(pod: Pod) -> str:
+    """Return the uid of its first owner, empty without owners."""
+    return pod.owners[0].uid if pod.owners else ""
 
 
 def classify(

@@ -13,11 +13,9 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
-from controller.core.provisioning.optimize.writer import in_turn
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.placed_pods import PlacedPods, PodSlice
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
-from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 from controller.core.provisioning.topology.allocation import Allocation
 from controller.core.provisioning.topology.bundles import BundleMember
@@ -25,8 +23,9 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 
 Masks = frozenset[int]
 """Indices of the masks of all items on one row."""
-NodeKey = tuple[int, int, Masks, bytes, int]
-"""What equal new rows have in common: node option, signature, masks, free resources, number of pods."""
+NodeKey = tuple[int, int, Masks, bytes, int, int]
+"""What equal new rows have in common: node option, signature, masks, free resources, number of pods, and the offering
+bits that they are bound to (0: none)."""
 
 
 class Assembler:
@@ -36,8 +35,9 @@ class Assembler:
     parts of it once per set of masks.
     """
 
-    def __init__(self, packer: Packer, existing: ExistingNodes, *, dealt: bool = False) -> None:
-        """dealt: of equal pods those of each workload are dealt out over all rows; for packings that place all pods."""
+    def __init__(self, packer: Packer, existing: ExistingNodes, *, bound: bool = False) -> None:
+        """bound: each new spot node first asks for the one offering that its row is bound to."""
+        self.bound = bound
         self.packer = packer
         self.catalog = packer.catalog
         self.existing = existing
@@ -53,8 +53,8 @@ class Assembler:
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._nodes: dict[NodeKey, PlannedNode] = {}
         self._capacity: dict[int, Floats] = {}
-        self._dealt: dict[int, PodClass] | None = {} if dealt else None
-        """By index, the classes with their pods dealt out."""
+        self._next: dict[int, int] = defaultdict(int)
+        """By id of the class, its first pod that is not placed: an exchange splits classes (`workload_items`)."""
         self._assign_pods()
 
     def _assign_pods(self) -> None:
@@ -65,8 +65,7 @@ class Assembler:
             item = placement.item
             self._mask[item.mask.index] = item.mask
             if id(item) not in sources:
-                own = [(allocation, allocation.count) for allocation in item.allocations]
-                sources[id(item)] = (own if self._dealt is None else in_turn(own))[::-1]
+                sources[id(item)] = [(allocation, allocation.count) for allocation in reversed(item.allocations)]
             left = sources[id(item)]
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 self._row_masks[row].add(item.mask.index)
@@ -85,13 +84,10 @@ class Assembler:
 
     def _assign(self, row: int, members: tuple[BundleMember, ...], units: int) -> None:
         for member in members:
-            index, count, pod_class = member.pod_class.index, member.pods * units, member.pod_class
-            if self._dealt is not None:
-                if index not in self._dealt:
-                    self._dealt[index] = pod_class.dealt()
-                pod_class = self._dealt[index]
-            self._pods[row].append(PodSlice(pod_class, self.placed[index], count))
-            self.placed[index] += count
+            pod_class, count = member.pod_class, member.pods * units
+            self._pods[row].append(PodSlice(pod_class, self._next[id(pod_class)], count))
+            self._next[id(pod_class)] += count
+            self.placed[pod_class.index] += count
 
     def existing_placements(self) -> tuple[ExistingPlacement, ...]:
         """Return the pods placed on existing nodes."""
@@ -106,7 +102,7 @@ class Assembler:
     def new_nodes(self) -> tuple[PlannedNode, ...]:
         """Return the nodes to launch, in the order of their first pods."""
         table = self.packer.table
-        option_ids, signatures = table.option.tolist(), table.signature.tolist()
+        option_ids, signatures, bits = table.option.tolist(), table.signature.tolist(), table.offering_bits.tolist()
         # One bytes object of rows x R, sliced per row: cheaper than `tobytes` of a column for each row.
         free, width = np.ascontiguousarray(table.free.T).tobytes(), table.free.itemsize * len(table.free)
         nodes = []
@@ -114,7 +110,8 @@ class Assembler:
             if row >= table.existing:
                 pods = PlacedPods(slices)
                 left = free[row * width : (row + 1) * width]
-                key = (option_ids[row], signatures[row], frozenset(self._row_masks[row]), left, len(pods))
+                masks, own = frozenset(self._row_masks[row]), bits[row] if self.bound else 0
+                key = (option_ids[row], signatures[row], masks, left, len(pods), own)
                 if key not in self._nodes:
                     self._nodes[key] = self._node(row, key)
                 nodes.append((pods.turn, replace(self._nodes[key], pods=pods)))
@@ -123,7 +120,7 @@ class Assembler:
 
     def _node(self, row: int, key: NodeKey) -> PlannedNode:
         """Return the planned node of a row, without its pods."""
-        option, signature, masks, _, count = key
+        option, signature, masks, _, count, bits = key
         catalog, options = self.catalog, self.packer.options
         pool = int(catalog.pool_of[option])
         used = catalog.allocatable[:, option] - self.packer.table.free[:, row]
@@ -143,7 +140,19 @@ class Assembler:
             reason="",
             flexibility=options.flexibility,
         )
-        return replace(node, reason=_reason(count, node))
+        node = replace(node, reason=_reason(count, node))
+        return self._asking_first(node, option, bits) if bits else node
+
+    def _asking_first(self, node: PlannedNode, option: int, bits: int) -> PlannedNode:
+        """Return the node as one that first asks for the spot offering with these bits, if it names that one."""
+        zone, capacity_type = self.catalog.offering_keys[bits.bit_length() - 1]
+        wanted = (self.catalog.types[option].name, zone, capacity_type)
+        every = (node.offering, *node.alternatives)
+        first = next((o for o in every if (o.instance_type, o.zone, o.capacity_type) == wanted), None)
+        if first is None or capacity_type != labels.SPOT:
+            return node
+        others = tuple(offering for offering in every if offering != first)
+        return replace(node, offering=first, alternatives=others, first_choice=(first,))
 
     def _cpu_asked(self, option: int, used: Floats) -> float:
         """Return the vCPUs that the pods and daemons of a row of the node option request."""

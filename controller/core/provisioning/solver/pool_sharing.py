@@ -8,8 +8,7 @@ that carry replicas of one workload name different ones first. None of them shou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -27,6 +26,9 @@ MOST_CANDIDATES = 24
 """Offerings that a node chooses from: the cheapest of these families and zones."""
 SWEEPS = 2
 """Times that nodes in domains beyond their share choose anew, when all others have chosen."""
+
+LEAST_REPLICAS = 4
+"""Replicas from which on a workload is at risk where one domain carries more than its share."""
 
 Domain = tuple[str, str]
 """What EC2 reclaims together: (instance type, zone), (family, "") or ("", zone)."""
@@ -50,7 +52,7 @@ def share_pools(
     if not sharing.total:
         return plan
     if problem.nodes:
-        sharing.count_existing(snapshot_index, {snapshot_index.place[node.name] for node in problem.nodes})
+        sharing.count_standing(Standing.of(problem, snapshot_index))
     sharing.choose(plan.new_nodes, carried)
     chosen = {seat.place: seat for seat in sharing.seats}
     return replace(
@@ -65,6 +67,65 @@ def share_pools(
 def domains_of(instance_type: str, zone: str) -> tuple[Domain, Domain, Domain]:
     """The pool, the zone and the family of a spot offering."""
     return (instance_type, zone), ("", zone), (instance_type.partition(".")[0], "")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Replicas that run on the nodes of a problem: of each workload in all, and on spot nodes by domain."""
+
+    total: Counter[str]
+    load: defaultdict[str, Counter[Domain]]
+
+    @classmethod
+    def of(cls, problem: SchedulingProblem, snapshot_index: SnapshotIndex) -> Standing:
+        """Count them."""
+        every = cls(Counter(), defaultdict(Counter))
+        places = {snapshot_index.place[node.name] for node in problem.nodes}
+        domains = {place: _domains(snapshot_index.nodes[place].node.labels) for place in places}
+        for workload, counts in snapshot_index.replicas.items():
+            for place in counts.keys() & places:
+                every.total[workload] += counts[place]
+                for domain in domains[place]:
+                    every.load[workload][domain] += counts[place]
+        return every
+
+    def at_risk(self, plan: SchedulingPlan, share: float) -> set[str]:
+        """Return the workloads of the plan that the loss of one domain may take over their share of."""
+        total, load = Counter[str](), defaultdict[str, Counter[Domain]](Counter)
+        for node in plan.new_nodes:
+            own = workloads(node.pods)
+            total.update(own)
+            if node.offering.capacity_type == labels.SPOT:
+                domains = {domain for o in node.named for domain in domains_of(o.instance_type, o.zone)}
+                for name, count in own.items():
+                    load[name].update(dict.fromkeys(domains, count))
+        for placement in plan.existing:
+            total.update(workloads(placement.pods))
+        found = set()
+        for name in load:
+            most = share * (total[name] + self.total[name])
+            every = load[name] + self.load[name]
+            if total[name] + self.total[name] >= LEAST_REPLICAS and max(every.values()) > most:
+                found.add(name)
+        return found
+
+
+def _domains(own: Mapping[str, str]) -> Collection[Domain]:
+    """Return those of a node with these labels; none on demand."""
+    if own.get(labels.CAPACITY_TYPE) != labels.SPOT:
+        return ()
+    return domains_of(own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, ""))
+
+
+def expected_cost(plan: SchedulingPlan, *, spot: bool = False) -> float:
+    """Return what the new nodes (or those on spot alone) cost in all by EC2's expected choice of offerings, $/hour."""
+    cost = 0.0
+    for node in plan.new_nodes:
+        if node.offering.capacity_type == labels.SPOT:
+            cost += fmean(offering.cost for offering in node.named)
+        elif not spot:
+            cost += node.offering.cost
+    return cost
 
 
 @dataclass(slots=True)
@@ -107,17 +168,12 @@ class _Sharing:
         for replicas in carried:
             self.total.update(replicas)
 
-    def count_existing(self, snapshot_index: SnapshotIndex, places: AbstractSet[int]) -> None:
-        """Count the replicas that run on these nodes (their places in `snapshot_index.nodes`)."""
+    def count_standing(self, standing: Standing) -> None:
+        """Count the replicas that run already."""
         for workload in tuple(self.total):
-            for place, count in snapshot_index.replicas.get(workload, {}).items():
-                if place not in places:
-                    continue
-                self.total[workload] += count
-                own = snapshot_index.nodes[place].node.labels
-                if own.get(labels.CAPACITY_TYPE) == labels.SPOT:
-                    for domain in domains_of(own.get(labels.INSTANCE_TYPE, ""), own.get(labels.ZONE, "")):
-                        self.load[domain][workload] += count
+            self.total[workload] += standing.total[workload]
+            for domain, count in standing.load[workload].items():
+                self.load[domain][workload] += count
 
     def choose(self, nodes: Sequence[PlannedNode], carried: Sequence[Mapping[str, int]]) -> None:
         """Choose an offering for each node that can be spread, then further ones where that fills no domain."""
@@ -133,8 +189,13 @@ class _Sharing:
                 if key not in found:
                     found[key] = fmean(offering.charged for offering in node.named), _candidates(node)
                 self.seats.append(_Seat(place, replicas, *found[key]))
-        budget = 0.0
+        budget = self.premium * sum(seat.freely for seat in self.seats if nodes[seat.place].first_choice)
+        packed = [seat for seat in self.seats if nodes[seat.place].first_choice]
+        for seat in packed:
+            self._name(seat, list(nodes[seat.place].first_choice))
         for seat in self.seats:
+            if seat.named:
+                continue
             # What later nodes may need is kept for them.
             budget += self.premium * seat.freely
             self._name(seat, [self._best(seat, budget)])

@@ -1,231 +1,121 @@
-"""Exchange pods between new nodes, so that no spot node carries more than its share of a workload's replicas.
+"""Pack a plan's new nodes anew, so that no zone and no family carries over its share of a workload's replicas on spot.
 
-No choice of offerings spreads replicas that are on one node (`pool_sharing`). A linear program fills the same nodes
-with the same units, as divisible, such that what spot nodes carry beyond their shares is least. Whole units of that
-stay; the rest goes where there is room, and what has none to a few more nodes, if these cost little. Equal pods are
-then dealt out workload by workload over all nodes that carry some.
-
-EC2 reclaims families, too. Where one carries more than the share of all spot nodes, some of its nodes are first
-replaced by one or two of another family that hold about as much and cost about the same.
+Each workload's replicas are divided between homes (`replica_homes`), and the units packed anew as if labels bound them
+there, by the same builds and local search as refinement. In the plan they may be elsewhere, as before: each node first
+asks for the offering that it was packed as, and for the others where that one has no capacity.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from copy import copy
 
-import numpy as np
-
-from controller.core.api import labels
 from controller.core.provisioning.offerings.limits import Limits
-from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
-from controller.core.provisioning.optimize.build import Bin, Packing, first_packing
-from controller.core.provisioning.optimize.fill import SLACK
-from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, Part
+from controller.core.provisioning.optimize.build import Packing
 from controller.core.provisioning.optimize.patterns import within_limits
+from controller.core.provisioning.optimize.refine import cheapest
+from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer
-from controller.core.provisioning.packing.packer import Packer
-from controller.core.provisioning.placed_pods import workloads
-from controller.core.provisioning.plan import PlannedNode
-from controller.core.provisioning.resource_space import Bools, Floats, Ints
+from controller.core.provisioning.packing.items import Item
+from controller.core.provisioning.packing.packer import Packer, Placement
+from controller.core.provisioning.pods.pod_classes import workload_of
+from controller.core.provisioning.solver.pool_sharing import LEAST_REPLICAS, Standing
+from controller.core.provisioning.solver.replica_homes import Division, Homes, Workload, chosen
+from controller.core.provisioning.solver.workload_items import by_workload
+from controller.core.provisioning.topology.groups import RuleKind
 
-MOST_PREMIUM = 0.02
-"""What more nodes may add to the cost of the plan's new nodes, as a share of it."""
-LEAST_REPLICAS = 4
-"""Replicas from which on a workload is kept from being mostly on one node."""
-PIECES = (1, 2)
-"""Nodes of another family that may replace one."""
-NEARLY = 0.98
-"""Part of what a node's pods request that those in its place must hold: other nodes may have room for the rest."""
-MISSING = 100.0
-"""What a unit that is left out weighs beside one beyond a workload's share."""
-MOST_PAIRS = 4_000
-"""Pairs of node and workload up to which the linear program is solved."""
+ATTEMPTS = ((1.0, False), (1.0, True), (0.7, False), (0.4, False))
+"""What is tried in turn: the part of the money that homes may add by what units cost there, as nodes that are not full
+come on top; and whether homes that cost about the same get equal parts, or as few of them as possible any."""
+WORK = (0.3, 0.1, 0.1, 0.1)
+"""Work of each packing, see `WorkBudget`: mostly the first is the last."""
 
 
-def over_share(nodes: Sequence[PlannedNode], running: Mapping[str, int], share: float) -> bool:
-    """Whether a spot node carries more than this share of a workload's replicas, `running` ones counted in."""
-    carried = [workloads(node.pods) for node in nodes]
-    total = Counter(running)
-    for own in carried:
-        total.update(own)
-    return any(
-        count > share * total[name] and total[name] >= LEAST_REPLICAS
-        for node, own in zip(nodes, carried, strict=True)
-        if node.offering.capacity_type == labels.SPOT
-        for name, count in own.items()
-    )
+def pack_apart(
+    packer: Packer, limits: Limits, standing: Standing, share: float, paid: float, most: float
+) -> Packer | None:
+    """Pack the units anew, new nodes for at most `most` $/hour; None: that cannot be, or there is nothing to divide.
 
-
-def exchange_pods(packer: Packer, limits: Limits, running: Mapping[str, int], share: float) -> Packer | None:
-    """The packing with units exchanged between its new nodes, if that gains anything for the money, else the same.
-
-    None: it is not a packing of bin types.
-
-    limits: of the pools before anything was planned. running: replicas that stand, by workload.
+    limits: of the pools before anything was planned. paid: what its new nodes cost now, $/hour.
     """
-    problem = BinPackingProblem(packer, ())
-    packing = first_packing(problem)
-    if packing.left.any():
-        return None
-    exchanged = _Exchange(problem, packing, running, share).packing()
-    if exchanged is None or not within_limits(problem, exchanged):
-        exchanged = packing
-    return Writer(packer, problem, limits, dealt=True).write(exchanged)
+    apart = by_workload(packer)
+    spread = _workloads(apart, standing, share)
+    homes = Homes(packer.catalog, [own for each in spread for own in each.items.values()])
+    tried: set[tuple[int, ...]] = set()
+    for (part, evenly), work in zip(ATTEMPTS, WORK, strict=True):
+        divisions = chosen(spread, homes, part * (most - paid), evenly=evenly)
+        counts = tuple(count for each in divisions.values() for _, _, count in each.parts)
+        if not counts or counts in tried:
+            continue
+        tried.add(counts)
+        problem, originals = _problem(apart, homes, divisions.values())
+        packing = cheapest(problem, WorkBudget(work))
+        if not packing.left.any() and packing.cost(problem) <= most and within_limits(problem, packing):
+            return _written(apart, problem, originals, limits, packing)
+    return None
 
 
-class _Exchange:
-    """B new bins, D item types, W workloads. units: B x D, as planned. replicas: D x W, of a unit on the mean.
-
-    numbers: B, bin types. counts: D, units of all bins. most: W, replicas that a spot node or family may carry.
-    """
-
-    def __init__(self, problem: BinPackingProblem, packing: Packing, running: Mapping[str, int], share: float) -> None:
-        self.problem = problem
-        self.existing = [one for one in packing.bins if one.existing]
-        self.numbers = np.array([one.number for one in packing.bins if not one.existing], dtype=np.int64)
-        self.units: Floats = np.array([one.units for one in packing.bins if not one.existing])
-        self.counts: Floats = self.units.sum(axis=0)
-        catalog, bin_types = problem.catalog, problem.bin_types
-        spot = [capacity_type == labels.SPOT for _, capacity_type in catalog.offering_keys]
-        self.sold_as_spot: Bools = np.array(spot)[bin_types.offering_key]
-        names = [each.name.partition(".")[0] for each in catalog.types]
-        self.families: Ints = np.unique(names, return_inverse=True)[1][bin_types.option]
-        """Of each bin type, as `sold_as_spot`."""
-        self.share = share
-        owned = [_workloads(problem, number) for number in range(len(problem.item_types))]
-        self.names = sorted({name for each in owned for name in each})
-        counts: Floats = np.array([[each.get(name, 0.0) for name in self.names] for each in owned])
-        self.replicas: Floats = counts / np.maximum(problem.counts, 1.0)[:, None]
-        total = counts.sum(axis=0) + np.array([running.get(name, 0) for name in self.names])
-        self.most: Floats = np.where(total >= LEAST_REPLICAS, np.floor(share * total), np.inf)
-
-    def packing(self) -> Packing | None:
-        """The same bins with units exchanged, and bins for those that whole units leave no room for."""
-        if len(self.numbers) * len(self.names) > MOST_PAIRS or not len(self.numbers):
-            return None
-        before = self._over(self.units)
-        if not before:
-            return None
-        paid = float(self.problem.price[self.numbers].sum())
-        self._diversify()
-        units = np.floor(self._divisible() + SLACK)
-        rest = self._topped_up(units, self.counts - units.sum(axis=0))
-        extra = self._bins_for(rest)
-        price = self.problem.price
-        added = np.inf if extra is None else sum(float(price[one.number]) for one in extra)
-        added += float(price[self.numbers].sum()) - paid
-        if extra is None or added > MOST_PREMIUM * paid or self._over(units) >= before:
-            return None
-        own = [Bin(False, int(number), row) for number, row in zip(self.numbers, units, strict=True) if row.any()]
-        return Packing([*self.existing, *own, *extra], np.zeros(units.shape[1]))
-
-    def _over(self, units: Floats) -> int:
-        """Workloads of which some spot node with these units (B x D) carries too many."""
-        carried = np.ceil(units[self.sold_as_spot[self.numbers]] @ self.replicas - SLACK)
-        return int((carried > self.most).any(axis=0).sum())
-
-    def _diversify(self) -> None:
-        """Replace nodes of families that cost more than the share of all spot nodes, the dearest first."""
-        problem, dense = self.problem, self.problem.dense
-        price, spot = problem.price, self.sold_as_spot
-        held = np.array([not item_type.sources for item_type in problem.item_types], dtype=np.bool_)
-        by_family = np.bincount(self.families[self.numbers], price[self.numbers] * spot[self.numbers])
-        by_family = np.append(by_family, np.zeros(int(self.families.max(initial=0)) + 1 - len(by_family)))
-        most = self.share * float(by_family.sum())
-        left = MOST_PREMIUM * float(price[self.numbers].sum())
-        numbers, units = [self.numbers], [self.units]
-        kept = np.ones(len(self.numbers), dtype=np.bool_)
-        for place in np.argsort(-price[self.numbers], kind="stable").tolist():
-            number, own = int(self.numbers[place]), self.units[place]
-            family = int(self.families[number])
-            if not spot[number] or by_family[family] <= most or own[held].any():
-                continue
-            asked = NEARLY * (own @ problem.requests)[:dense]
-            fine = spot & problem.allowed[:, own > 0].all(axis=1)
-            cost = np.full((len(PIECES), len(price)), np.inf)
-            for row, count in enumerate(PIECES):
-                fits = fine & (count * problem.capacity[:, :dense] >= asked).all(axis=1)
-                fits &= by_family[self.families] + count * price <= most
-                cost[row, fits] = count * price[fits]
-            row, best = divmod(int(np.argmin(cost)), len(price))
-            added = float(cost[row, best] - price[number])
-            if added <= left:
-                left -= max(0.0, added)
-                kept[place] = False
-                numbers.append(np.full(PIECES[row], best))
-                units.append(np.zeros((PIECES[row], len(own))))
-                by_family[family] -= price[number]
-                by_family[self.families[best]] += cost[row, best]
-        self.numbers = np.concatenate([numbers[0][kept], *numbers[1:]])
-        self.units = np.concatenate([units[0][kept], *units[1:]])
-
-    def _divisible(self) -> Floats:
-        """B x D: divisible units in the same bins, so that spot bins carry least beyond their shares of workloads."""
-        problem, program = self.problem, LinearProgram()
-        allowed = problem.allowed[self.numbers]
-        held = np.array([not item_type.sources for item_type in problem.item_types], dtype=np.bool_)
-        allowed = np.where(held, self.units > 0, allowed)
-        place, item = np.nonzero(allowed)
-        most = np.where(held[item], self.units[place, item], problem.counts[item])
-        placed = program.columns(np.zeros(len(place)), most)
-        cover = program.rows(self.counts, self.counts)
-        program.entries(cover[item], placed, 1.0)
-        program.entries(cover, program.columns(np.full(len(cover), MISSING)), 1.0)
-        program.keep_within(placed, place, item, problem.requests, problem.capacity[self.numbers] + SLACK)
-        families, own = np.unique(self.families[self.numbers], return_inverse=True)
-        spot = self.sold_as_spot[self.numbers][place]
-        for number in np.flatnonzero(np.isfinite(self.most)).tolist():
-            some = np.flatnonzero((self.replicas[item, number] > 0) & spot)
-            for group, groups in ((place[some], len(self.numbers)), (own[place[some]], len(families))):
-                rows = program.rows(np.full(groups, -INFINITY), np.full(groups, self.most[number]))
-                over = program.columns(np.full(groups, 1.0 / (1.0 + self.most[number])))
-                program.entries(rows, over, -1.0)
-                program.entries(rows[group], placed[some], self.replicas[item[some], number])
-        units = np.zeros_like(self.units)
-        units[place, item] = program.solve().values[placed]
-        return units
-
-    def _topped_up(self, units: Floats, rest: Floats) -> Floats:
-        """Put the rest (D), largest first, into bins with room (units: B x D, changed); return what has none."""
-        problem, rest = self.problem, rest.copy()
-        free = problem.capacity[self.numbers] - units @ problem.requests + SLACK
-        for item in np.argsort(-problem.sizes, kind="stable").tolist():
-            while rest[item] > 0:
-                fits = problem.allowed[self.numbers, item] & (free >= problem.requests[item]).all(axis=1)
-                if not fits.any():
-                    break
-                carried = (units @ self.replicas + self.replicas[item] > self.most).sum(axis=1) * self.sold_as_spot[
-                    self.numbers
-                ]
-                best = int(np.argmin(np.where(fits, carried + units[:, item] / (1.0 + problem.counts[item]), np.inf)))
-                units[best, item] += 1.0
-                free[best] -= problem.requests[item]
-                rest[item] -= 1.0
-        return rest
-
-    def _bins_for(self, rest: Floats) -> list[Bin] | None:
-        """Bins of the cheapest types for what is left (D): one for all that the same bins let in."""
-        problem, bins = self.problem, list[Bin]()
-        for kind in np.unique(problem.kinds[rest > 0]).tolist():
-            units = np.where(problem.kinds == kind, rest, 0.0)
-            fits = (problem.capacity >= units @ problem.requests - SLACK).all(axis=1)
-            fits &= problem.allowed[:, units > 0].all(axis=1)
-            if not fits.any():
-                return None
-            bins.append(Bin(False, int(np.argmin(np.where(fits, problem.price, np.inf))), units))
-        return bins
+def _workloads(packer: Packer, standing: Standing, share: float) -> list[Workload]:
+    """Return those to be spread, with their units on new nodes."""
+    found: dict[str, Workload] = {}
+    total: Counter[str] = Counter()
+    for placement in packer.placements:
+        name = _workload(placement.item)
+        new = sum(n for row, n in zip(placement.rows, placement.counts, strict=True) if row >= packer.table.existing)
+        total[name] += sum(placement.counts)
+        if name and new:
+            own = found.setdefault(name, Workload(name)).items
+            own[id(placement.item)] = placement.item, own.get(id(placement.item), (placement.item, 0))[1] + new
+    for name, workload in found.items():
+        total[name] += standing.total[name]
+        workload.standing = standing.load[name]
+        workload.most = max(1, int(share * total[name]))
+    return [each for name, each in sorted(found.items()) if total[name] >= LEAST_REPLICAS]
 
 
-def _workloads(problem: BinPackingProblem, number: int) -> dict[str, float]:
-    """Replicas of an item type's units, by workload; none of units of several pods, which stay together."""
-    counts: dict[str, float] = defaultdict(float)
-    for item, units in problem.item_types[number].sources:
-        share = units / max(1, sum(allocation.count for allocation in item.allocations))
-        for allocation in item.allocations:
-            for member in allocation.bundle.members:
-                pods = allocation.count * member.pods
-                own = member.pod_class.workloads(0, len(member.pod_class))
-                for name, count in own.items():
-                    counts[name] += share * pods * count / len(member.pod_class)
-    return counts
+def _workload(item: Item) -> str:
+    """Return the workload of an item whose units are single pods that stay with no others; else empty."""
+    (allocation,) = item.allocations
+    members = allocation.bundle.members
+    tied = item.shared or any(rule.group.key.kind is RuleKind.AFFINITY for rule in item.rules)
+    if tied or len(members) > 1 or members[0].pods > 1 or not members[0].pod_class.of_one_workload:
+        return ""
+    return workload_of(members[0].pod_class.members[0].first)
+
+
+def _problem(packer: Packer, homes: Homes, divisions: Iterable[Division]) -> tuple[BinPackingProblem, dict[int, Item]]:
+    """Return the problem with divided units bound to their homes, and by id of its items those that they are part of."""
+    parts: defaultdict[int, list[tuple[Item, int]]] = defaultdict(list)
+    originals: dict[int, Item] = {}
+    for division in divisions:
+        for item, home, count in division.parts:
+            bound = homes.narrowed(item, home)
+            originals[id(bound)] = item
+            parts[id(item)].append((bound, count))
+    narrowed = copy(packer)
+    narrowed.placements = []
+    for placement in packer.placements:
+        own = parts.get(id(placement.item), [])
+        for row, count in zip(placement.rows, placement.counts, strict=True):
+            while own and count and row >= packer.table.existing:
+                bound, left = own.pop()
+                some = min(count, left)
+                narrowed.placements.append(Placement(bound, [row], [some]))
+                count -= some
+                if left > some:
+                    own.append((bound, left - some))
+            if count:
+                narrowed.placements.append(Placement(placement.item, [row], [count]))
+    return BinPackingProblem(narrowed, ()), originals
+
+
+def _written(
+    packer: Packer, problem: BinPackingProblem, originals: Mapping[int, Item], limits: Limits, packing: Packing
+) -> Packer:
+    """Write the packing down with the items that its units are of, wherever these may go."""
+    for item_type in problem.item_types:
+        item_type.sources = [(originals.get(id(item), item), count) for item, count in item_type.sources]
+        item_type.parts = tuple(Part(originals.get(id(each.item), each.item), each.units) for each in item_type.parts)
+    return Writer(packer, problem, limits).write(packing)

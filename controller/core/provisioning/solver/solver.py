@@ -25,9 +25,9 @@ from controller.core.provisioning.solver.assembly import Assembler
 from controller.core.provisioning.solver.commitments import within_commitments
 from controller.core.provisioning.solver.compiled_problem import CompiledProblem, compile_problem
 from controller.core.provisioning.solver.partners import Partners
-from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, share_pools
+from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing, expected_cost, share_pools
 from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
-from controller.core.provisioning.solver.replica_exchange import exchange_pods, over_share
+from controller.core.provisioning.solver.replica_exchange import pack_apart
 from controller.core.provisioning.solver.zone_shares import even_zones
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 
@@ -73,32 +73,40 @@ class Solver:
         if self.options.budget_seconds > 0:
             plan, least = self._refined(rounds, plan)
         cost = self._cost(plan)
-        plan = self._exchanged(rounds, plan)
-        premium = MOST_PREMIUM - (self._cost(plan) / cost - 1.0 if cost else 0.0)
-        plan = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index, premium)
+        plan = self._spread(rounds, plan)
         plan = even_zones(plan, compiled.problem, self.options)
         if least is not None and (least > 0 or (plan.existing and not plan.new_nodes)):
             spread = self._cost(plan) - cost
             plan = replace(plan, proof=Proof(cost, least, spread if spread > SAME * cost else 0.0))
         return self._with_ignored_preferences(plan)
 
-    def _exchanged(self, rounds: Rounds, plan: SchedulingPlan) -> SchedulingPlan:
-        """Return the plan, which is that of `rounds`, with pods exchanged where a spot node carries most of a
-        workload's."""
-        share, index = self.options.spot_pool_share, self.compiled.snapshot_index
+    def _spread(self, rounds: Rounds, plan: SchedulingPlan) -> SchedulingPlan:
+        """Return the plan with first choices of offerings; packed anew, as `rounds` then are, where these do not do.
+
+        That is where some zone or family could still take over its share of a workload's replicas.
+        """
+        compiled, share = self.compiled, self.options.spot_pool_share
+        shared = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index, MOST_PREMIUM)
         left = len(plan.unplaced)
-        if share >= 1.0 or left > len(self.compiled.unreadable) or len(plan.new_nodes) < 2:
-            return plan
-        running = {name: sum(counts.values()) for name, counts in index.replicas.items()}
-        if not over_share(plan.new_nodes, running, share):
-            return plan
-        packer = exchange_pods(rounds.packer, self.compiled.limits(), running, share)
+        if share >= 1.0 or left > len(compiled.unreadable) or len(plan.new_nodes) < 2:
+            return shared
+        standing = Standing.of(compiled.problem, compiled.snapshot_index)
+        at_risk = len(standing.at_risk(shared, share))
+        if not at_risk:
+            return shared
+        paid, most = self._cost(plan), expected_cost(plan) + MOST_PREMIUM * expected_cost(plan, spot=True)
+        most_paid = paid * most / plan.cost_per_hour
+        packer = pack_apart(rounds.packer, compiled.limits(), standing, share, paid, most_paid)
         if packer is None:
-            return plan
-        rounds.packer = packer
-        other = self._plan(rounds, dealt=True)
-        dear = self._cost(other) > (1.0 + MOST_PREMIUM) * self._cost(plan)
-        return plan if dear or len(other.unplaced) > left else other
+            return shared
+        first, rounds.packer = rounds.packer, packer
+        other = self._plan(rounds, bound=True)
+        premium = (most - expected_cost(other)) / max(1e-9, expected_cost(other, spot=True))
+        other = share_pools(other, compiled.problem, self.options, compiled.snapshot_index, premium)
+        if premium >= 0 and len(other.unplaced) <= left and len(standing.at_risk(other, share)) < at_risk:
+            return other
+        rounds.packer = first
+        return shared
 
     def _fewer_left(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[Rounds, SchedulingPlan]:
         """Return the packing that leaves fewest pods out: in other styles, in turn,
@@ -203,8 +211,8 @@ class Solver:
         premium = dict(zip((p.name for p in provisioners), premiums, strict=True))
         return float(sum(node.offering.cost * premium[node.provisioner] for node in plan.new_nodes))
 
-    def _plan(self, rounds: Rounds, *, dealt: bool = False) -> SchedulingPlan:
-        assembler = Assembler(rounds.packer, self.masks.existing, dealt=dealt)
+    def _plan(self, rounds: Rounds, *, bound: bool = False) -> SchedulingPlan:
+        assembler = Assembler(rounds.packer, self.masks.existing, bound=bound)
         unplaced = {key: UnplacedPod(key, reason) for key, reason in self.compiled.unreadable.items()}
         for one in rounds.progress:
             placed = assembler.placed.get(one.pod_class.index, 0)

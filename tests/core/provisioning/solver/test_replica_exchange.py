@@ -1,4 +1,4 @@
-"""No spot node carries more than its share of a workload's replicas, where others can carry them for little money."""
+"""No spot node, zone or family carries over its share of a workload's replicas, where that costs little money."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.pod import OwnerReference, Pod
+from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, SolveOptions
+from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import SchedulingProblem
-from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM
+from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing
 from tests.core.provisioning.plans import solved
-from tests.factories import instance_type, pending_pods, problem
+from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
 
+GPU = "nvidia.com/gpu"
 FREE, HALF = SolveOptions(spot_pool_share=1.0), SolveOptions(spot_pool_share=0.5)
 
 
@@ -36,8 +39,8 @@ def posed(*pods: tuple[Pod, ...], capacity_type: str = keys.SPOT) -> SchedulingP
 def carried(plan: SchedulingPlan) -> Mapping[str, int]:
     """The most of each workload's replicas that one node carries."""
     most: dict[str, int] = {}
-    for node in plan.new_nodes:
-        for name, count in workloads(node.pods).items():
+    for each in plan.new_nodes:
+        for name, count in workloads(each.pods).items():
             most[name] = max(most.get(name, 0), count)
     return most
 
@@ -57,6 +60,69 @@ def test_pods_change_places_until_no_node_carries_over_half_of_a_workload(pods: 
     assert all(most <= counts[name] / 2 for name, most in carried(half).items())
     assert sorted(chain(*(node.pods for node in half.new_nodes))) == sorted(pod.key for pod in chain(*pods))
     assert half.cost_per_hour <= (1.0 + MOST_PREMIUM) * free.cost_per_hour
+
+
+def sized(prices: Mapping[str, float], gpu: str = "") -> list[InstanceType]:
+    """Types of these families for 2 to 16 CPUs, at prices for two CPUs; one family has a GPU for every two CPUs."""
+    return [
+        instance_type(
+            name=f"{family}.{size}xlarge",
+            cpu=2 * size + 1,
+            memory=f"{8 * size + 2}Gi",
+            extended={GPU: size} if family == gpu else {},
+            price=price * size,
+            capacity_types=(keys.SPOT,),
+        )
+        for family, price in prices.items()
+        for size in (1, 2, 4, 8)
+    ]
+
+
+def at_risk(plan: SchedulingPlan, of: SchedulingProblem) -> set[str]:
+    return Standing.of(of, SnapshotIndex(of.snapshot)).at_risk(plan, 0.5)
+
+
+def test_no_zone_and_no_family_carries_over_half_of_a_workload() -> None:
+    """Of 9 equal pods four each have a family and a zone, and the odd one a third of each, though that is dearer."""
+    pods = [deployment(name, 9, "2", "8Gi") for name in "abcdef"]
+    of = problem(pending=chain(*pods), catalog=sized({"m1": 0.1, "m2": 0.1, "m3": 0.11}))
+    free, half = solved(of, FREE), solved(of, HALF)
+    assert at_risk(free, of) == {f"uid-{name}" for name in "abcdef"}
+    assert not at_risk(half, of)
+    assert half.expected_price_per_hour <= (1.0 + MOST_PREMIUM) * free.expected_price_per_hour
+    assert sorted(chain(*(node.pods for node in half.new_nodes))) == sorted(pod.key for pod in chain(*pods))
+    families = {node.offering.instance_type.partition(".")[0] for node in half.new_nodes}
+    assert families == {"m1", "m2", "m3"}
+
+
+def test_a_workload_that_one_family_can_hold_does_not_keep_others_from_being_spread() -> None:
+    owner = OwnerReference("apps/v1", "ReplicaSet", "train", "uid-train")
+    train = pending_pods(6, requests={"cpu": "1", "memory": "1Gi", GPU: "1"}, owner=owner)
+    pods = [deployment(name, 8, "2", "8Gi") for name in "abcdef"]
+    of = problem(pending=chain(train, *pods), catalog=sized({"g1": 0.3, "m1": 0.1, "m2": 0.1}, gpu="g1"))
+    assert at_risk(solved(of, FREE), of) > {"uid-train"}
+    assert at_risk(solved(of, HALF), of) == {"uid-train"}
+
+
+def test_replicas_that_run_count() -> None:
+    """Four of eight replicas run in zone a on family m1: of those to come none goes to either."""
+    labels = {keys.INSTANCE_TYPE: "m1.8xlarge", keys.ZONE: ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}
+    full = state_node(
+        node=node(name="full", labels=labels, allocatable={"cpu": "8", "memory": "32Gi", "pods": "100"}),
+        pods=[
+            running_pod(node="full", requests={"cpu": "2"}, owner=pod.owners[0])
+            for pod in deployment("a", 4, "2", "8Gi")
+        ],
+    )
+    pods = [deployment("a", 4, "2", "8Gi"), *(deployment(name, 12, "2", "8Gi") for name in "bcde")]
+    of = problem(pending=chain(*pods), nodes=[full], catalog=sized({"m1": 0.1, "m2": 0.1, "m3": 0.1}))
+    plan = solved(of, HALF)
+    assert not at_risk(plan, of)
+    assert {
+        (each.offering.zone, each.offering.instance_type.partition(".")[0])
+        for each in plan.new_nodes
+        if "uid-a" in workloads(each.pods)
+    }.isdisjoint({(ZONES[0], family) for family in ("m1", "m2", "m3")} | {(zone, "m1") for zone in ZONES})
 
 
 def test_on_demand_nodes_are_not_reclaimed_so_that_their_pods_stay() -> None:
