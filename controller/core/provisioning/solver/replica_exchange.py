@@ -86,7 +86,7 @@ def _workload(item: Item) -> str:
 
 
 def _problem(packer: Packer, homes: Homes, divisions: Iterable[Division]) -> tuple[BinPackingProblem, dict[int, Item]]:
-    """Return the problem with divided units bound to their homes, and by id of its items those that they are part of."""
+    """Return the problem with divided units bound to their homes, and by id of its items those they are part of."""
     parts: defaultdict[int, list[tuple[Item, int]]] = defaultdict(list)
     originals: dict[int, Item] = {}
     for division in divisions:
