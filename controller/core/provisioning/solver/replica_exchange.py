@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, Part
@@ -30,29 +31,36 @@ ATTEMPTS = ((1.0, False), (1.0, True), (0.7, False), (0.4, False))
 """What is tried in turn: the part of the money that homes may add by what units cost there, as nodes that are not full
 come on top; and whether homes that cost about the same get equal parts, or as few of them as possible any."""
 WORK = (0.3, 0.1, 0.1, 0.1)
-"""Work of each packing, see `WorkBudget`: mostly the first is the last."""
+"""Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
 
-def pack_apart(
-    packer: Packer, limits: Limits, standing: Standing, share: float, paid: float, most: float
-) -> Packer | None:
-    """Pack the units anew, new nodes for at most `most` $/hour; None: that cannot be, or there is nothing to divide.
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What new nodes cost now, what they may cost ($/hour), and the budget of a solve (`SolveOptions`)."""
 
-    limits: of the pools before anything was planned. paid: what its new nodes cost now, $/hour.
+    paid: float
+    most: float
+    seconds: float
+
+
+def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float, funds: Funds) -> Packer | None:
+    """Pack the units anew within these funds; None: that cannot be, or there is nothing to divide.
+
+    limits: of the pools before anything was planned.
     """
     apart = by_workload(packer)
     spread = _workloads(apart, standing, share)
     homes = Homes(packer.catalog, [own for each in spread for own in each.items.values()])
     tried: set[tuple[int, ...]] = set()
     for (part, evenly), work in zip(ATTEMPTS, WORK, strict=True):
-        divisions = chosen(spread, homes, part * (most - paid), evenly=evenly)
+        divisions = chosen(spread, homes, part * (funds.most - funds.paid), evenly=evenly)
         counts = tuple(count for each in divisions.values() for _, _, count in each.parts)
         if not counts or counts in tried:
             continue
         tried.add(counts)
         problem, originals = _problem(apart, homes, divisions.values())
-        packing = cheapest(problem, WorkBudget(work))
-        if not packing.left.any() and packing.cost(problem) <= most and within_limits(problem, packing):
+        packing = cheapest(problem, WorkBudget(work * funds.seconds))
+        if not packing.left.any() and packing.cost(problem) <= funds.most and within_limits(problem, packing):
             return _written(apart, problem, originals, limits, packing)
     return None
 

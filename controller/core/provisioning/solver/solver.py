@@ -27,7 +27,7 @@ from controller.core.provisioning.solver.compiled_problem import CompiledProblem
 from controller.core.provisioning.solver.partners import Partners
 from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing, expected_cost, share_pools
 from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
-from controller.core.provisioning.solver.replica_exchange import pack_apart
+from controller.core.provisioning.solver.replica_exchange import Funds, pack_apart
 from controller.core.provisioning.solver.zone_shares import even_zones
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 
@@ -88,15 +88,16 @@ class Solver:
         compiled, share = self.compiled, self.options.spot_pool_share
         shared = share_pools(plan, compiled.problem, self.options, compiled.snapshot_index, MOST_PREMIUM)
         left = len(plan.unplaced)
-        if share >= 1.0 or left > len(compiled.unreadable) or len(plan.new_nodes) < 2:
+        budget = self.options.budget_seconds
+        if share >= 1.0 or not budget or left > len(compiled.unreadable) or len(plan.new_nodes) < 2:
             return shared
         standing = Standing.of(compiled.problem, compiled.snapshot_index)
         at_risk = len(standing.at_risk(shared, share))
         if not at_risk:
             return shared
         paid, most = self._cost(plan), expected_cost(plan) + MOST_PREMIUM * expected_cost(plan, spot=True)
-        most_paid = paid * most / plan.cost_per_hour
-        packer = pack_apart(rounds.packer, compiled.limits(), standing, share, paid, most_paid)
+        funds = Funds(paid, paid * most / max(1e-9, plan.cost_per_hour), budget)
+        packer = pack_apart(rounds.packer, compiled.limits(), standing, share, funds)
         if packer is None:
             return shared
         first, rounds.packer = rounds.packer, packer
