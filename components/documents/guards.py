@@ -31,10 +31,11 @@ _HOOK_FIELDS = (
 
 
 def pod_guard(namespace: str) -> dict[str, dict[str, Any]]:
-    """A policy by which the controller may change two annotations of pods, and of pending ones the nominated node, and
-    its binding, each by a unique key."""
-    ours = f"the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods alone"
-    may = f"may change {ours}, and of pending ones the nominated node"
+    """A policy by which the controller may change two annotations of pods and their nominated node, and its binding,
+    each by a unique key."""
+    may = (
+        f"may change the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods and their nominated node alone"
+    )
     unchanged = [*_only_our_annotations(), _only_the_nomination()]
     return _guard("pod-guard", POD_GUARD, namespace, "", ("pods", "pods/status"), unchanged, may)
 
@@ -96,10 +97,9 @@ def _only_our_annotations() -> list[str]:
 
 
 def _only_the_nomination() -> str:
-    """A CEL expression: an update of the status is of a pod without a node, and but for the nominated node its fields
-    are as before."""
+    """A CEL expression: after an update of the status all fields but the nominated node are as before."""
     fields = [f"object.status.?{name} == oldObject.status.?{name}" for name in _POD_STATUS_FIELDS]
-    return f"request.subResource != 'status' || (!has(oldObject.spec.nodeName) && {' && '.join(fields)})"
+    return f"request.subResource != 'status' || ({' && '.join(fields)})"
 
 
 def _only_ca_bundles() -> str:

@@ -41,7 +41,7 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("", ("namespaces", "persistentvolumeclaims", "persistentvolumes"), ("list", "watch")),
     # "patch" for pod deletion costs; guards.py leaves of it two annotations.
     _rule("", ("pods",), ("list", "watch", "delete", "patch")),
-    # status.nominatedNodeName of pending pods; guards.py leaves nothing else.
+    # status.nominatedNodeName; guards.py leaves nothing else.
     _rule("", ("pods/status",), ("patch",)),
     _rule("", ("nodes",), (*READ, "create", "patch", "delete")),
     _rule("", ("pods/eviction",), ("create",)),

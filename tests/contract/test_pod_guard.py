@@ -57,9 +57,6 @@ def test_of_a_pod_the_controller_changes_its_two_annotations_its_nomination_and_
         assert status({"nominatedNodeName": "n", "podIP": "10.0.0.1"}) == 422
         assert status({"conditions": [{"type": "Ready", "status": "True"}]}) == 422
         assert status({"message": "m"}, user="somebody") == 200
-        target = {"apiVersion": "v1", "kind": "Node", "name": "n"}
-        client.post(f"{pods}/{name}/binding", {"target": target}, as_user="somebody").ok()
-        assert status({"nominatedNodeName": "other"}) == 422, "it has a node"
     finally:
         for path in made:
             client.delete(path).ok()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from math import inf
+from typing import Any
 
 import structlog
 
 from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod
+from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.machines.opening import Openings, expected_on, openings, pending
 from controller.core.state.snapshot import Snapshot
-from controller.errors import KubeError, NotFoundError
+from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
 from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.failure_log import FailureLog, Words
@@ -23,8 +26,8 @@ OPEN_SECONDS = 10.0
 """The longest that a Ready node waits for the others of its plan: as long as a batch window is open by default."""
 WORKERS = 8
 NOMINATED_SECONDS = 60.0
-"""How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it does while
-the taint of a node's cordon is still there."""
+"""How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it may before
+the last of the nodes is open."""
 RENEWAL_SECONDS = 2.0
 """Between two renewals: kube-scheduler clears nominations one after the other."""
 MOST_NOMINATIONS = 5
@@ -114,9 +117,8 @@ class OpeningReconciler:
         return True
 
     def _open(self, node: Node) -> None:
-        patch = {"metadata": {"annotations": {OPENS_WITH: None}}, "spec": {"unschedulable": None}}
         try:
-            self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
+            self._informers.learn(NODES, self._uncordon(node))
         except NotFoundError as error:
             self._log.debug("Node was gone before it was opened", node=node.name, error=str(error))
         except KubeError as error:
@@ -124,3 +126,16 @@ class OpeningReconciler:
         else:
             self._nodes.succeeded(node.uid)
             self._log.info("Opened node to pods", node=node.name)
+
+    def _uncordon(self, node: Node) -> dict[str, Any]:
+        """Uncordon the node, without the taint of the cordon, which the node controller takes off some time later.
+
+        Where the Node has changed meanwhile, its taints are left to the node controller. Raise KubeError.
+        """
+        metadata: dict[str, Any] = {"annotations": {OPENS_WITH: None}}
+        spec: dict[str, Any] = {"unschedulable": None}
+        version = {**metadata, "resourceVersion": node.resource_version}
+        taints = {**spec, "taints": [taint_document(taint) for taint in node.taints] or None}
+        with suppress(ConflictError):
+            return self._kube.patch(NODES, node.name, {"metadata": version, "spec": taints})
+        return self._kube.patch(NODES, node.name, {"metadata": metadata, "spec": spec})

@@ -74,6 +74,26 @@ def test_they_open_when_all_are_ready_and_pods_are_nominated_before(world: World
     assert (nomination(world, "a"), nomination(world, "b")) == (first, second)
 
 
+def test_the_taint_of_the_cordon_goes_with_it_and_no_other(world: World) -> None:
+    """kube-scheduler need not wait for the node controller, which takes it off later."""
+    (first, _) = two_nodes(world)
+    world.come_up(first)
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-11-23T12:00:00Z"}
+    own = {"key": "dedicated", "value": "web", "effect": "NoSchedule"}
+    world.kube.patch(NODES, first, {"spec": {"taints": [cordon, own]}})
+    world.change_settings(place_as_planned=False)
+    stale = world.caught_up()
+    world.kube.patch(NODES, first, {"metadata": {"labels": {"changed": "meanwhile"}}})
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(stale)
+    assert not cordoned(world, first)
+    assert world.node(first)["spec"]["taints"] == [cordon, own], "somebody else's change is not undone"
+    closed = {"metadata": {"annotations": {OPENS_WITH: "plan"}}, "spec": {"unschedulable": True}}
+    world.kube.patch(NODES, first, closed)
+    loop.reconcile(world.caught_up())
+    assert world.node(first)["spec"]["taints"] == [own]
+
+
 def test_a_node_that_does_not_come_holds_the_others_up_for_ten_seconds(world: World) -> None:
     first, second = two_nodes(world)
     expect(world, "b", 2)
