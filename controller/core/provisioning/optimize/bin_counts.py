@@ -138,9 +138,7 @@ class BinCounts:
         used = program.columns(bins.charge, groups.available)
         surplus = program.columns(np.ones(1))
         rows = program.rows(np.zeros(len(self.held)), np.full(len(self.held), INFINITY))
-        held = np.array(self.held)
-        row, group = np.nonzero(held)
-        program.entries(rows[row], used[group], held[row, group])
+        program.matrix(rows, used, np.array(self.held).T)
         program.entries(rows, np.repeat(surplus, len(rows)), 1.0)
         worths = np.array(self.worths)
         for states in self.wholes:
@@ -149,8 +147,7 @@ class BinCounts:
                 values = values.min(axis=0, keepdims=True)
             chosen, one = program.columns(np.zeros(len(values))), program.rows(np.ones(1), np.ones(1))
             program.entries(np.repeat(one, len(values)), chosen, 1.0)
-            state, row = np.nonzero(values)
-            program.entries(rows[row], chosen[state], -values[state, row])
+            program.matrix(rows, chosen, -values)
         loaded = np.flatnonzero(self.surplus)
         row = program.rows(np.full(1, -INFINITY), np.zeros(1))
         program.entries(row, surplus, 1.0)
@@ -210,8 +207,7 @@ class BinCounts:
         used = program.columns(surplus)
         missing = program.columns(dear)
         cover = program.rows(np.zeros(len(dear)), np.full(len(dear), INFINITY))
-        pattern, item = np.nonzero(units)
-        program.entries(cover[item], used[pattern], units[pattern, item])
+        program.matrix(cover, used, units)
         program.entries(cover, missing, 1.0)
         self._choose_end_states(program, cover)
         available = program.rows(np.full(len(counts), -INFINITY), counts)
@@ -296,6 +292,5 @@ class BinCounts:
         """Let the rows of item types (D) cover one of the end states of each part."""
         for states in self.wholes:
             chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
-            state, item = np.nonzero(states)
-            program.entries(cover[item], chosen[state], -states[state, item].astype(np.float64))
+            program.matrix(cover, chosen, -states.astype(np.float64))
             program.entries(np.repeat(one, len(states)), chosen, 1.0)

@@ -216,13 +216,11 @@ class ColumnGeneration:
         used = program.columns(self._cost(self.units, self.group))
         missing = program.columns(np.full(len(counts), 10.0 * max(1.0, self.most)))
         cover = program.rows(np.zeros(len(counts)), np.full(len(counts), INFINITY))
-        pattern, item = np.nonzero(self.units)
-        program.entries(cover[item], used[pattern], self.units[pattern, item])
+        program.matrix(cover, used, self.units)
         program.entries(cover, missing, 1.0)
         for states in self.wholes:
             chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
-            state, item = np.nonzero(states)
-            program.entries(cover[item], chosen[state], -states[state, item].astype(np.float64))
+            program.matrix(cover, chosen, -states.astype(np.float64))
             program.entries(np.repeat(one, len(states)), chosen, 1.0)
         existing = self.groups.available[self.types :]
         available = program.rows(np.full(len(existing), -INFINITY), existing)

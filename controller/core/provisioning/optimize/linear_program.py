@@ -84,6 +84,11 @@ class LinearProgram:
         spread = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
         self._entries.append((rows, columns, spread))
 
+    def matrix(self, rows: Ints, columns: Ints, values: Floats) -> None:
+        """Set the coefficients other than 0 of a matrix. Axes of `values`: column × row."""
+        column, row = np.nonzero(values)
+        self.entries(rows[row], columns[column], values[column, row])
+
     def keep_within(self, placed: Ints, place: Ints, item: Ints, requests: Floats, capacity: Floats) -> None:
         """Let what is placed ask for no more than each place holds, of each resource.
 
