@@ -25,13 +25,13 @@ from controller.core.provisioning.optimize.build import Packing
 from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import Admissible, pack_exactly, state_count
-from controller.core.provisioning.optimize.patterns import existing_first, find_bins, within_limits
+from controller.core.provisioning.optimize.patterns import TOLERANCE, existing_first, find_bins, within_limits
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.rounds import Rounds
 from controller.core.provisioning.packing.withdrawal import shares
-from controller.core.provisioning.resource_space import Bools, Ints
+from controller.core.provisioning.resource_space import Bools, Floats, Ints
 from controller.core.provisioning.topology.allocation import Allocation, JointDomain
 from controller.core.provisioning.topology.bundles import Bundle
 from controller.core.provisioning.topology.end_states import EndStates, FixedCounts, most_units, whole_states
@@ -41,6 +41,10 @@ MOST_UNITS = 50
 """Number of pods up to which a batch is small."""
 MOST_STATES = 20_000
 """States up to which the dynamic program is tried."""
+MOST_LIMIT_PRICES = 6
+"""Prices of limits at which it is solved at most."""
+FIRST_LIMIT_PRICE = 0.125
+"""The first of them: a part of the known cost for all that a limit leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,20 @@ class SmallBatch:
     packer: Packer | None = None
     searched: bool = False
     optimal: bool = False
+
+
+@dataclass(slots=True)
+class _Packed:
+    """The cheapest packing found within limits, its cost, and a lower bound of the cost of any, $/hour."""
+
+    packing: Packing = field(default_factory=Packing)
+    cost: float = np.inf
+    least: float = 0.0
+
+    @property
+    def optimal(self) -> bool:
+        """Whether none within limits costs less."""
+        return self.cost <= self.least * (1.0 + TOLERANCE) + TOLERANCE
 
 
 @dataclass(slots=True)
@@ -104,21 +122,53 @@ class _Batch:
     def solved(self, limits: Limits) -> SmallBatch | None:
         """Return the optimum, or the best lower bound at hand."""
         items, ends, of_kind = self._items()
-        problem, least = self._problem(items), 0.0
+        problem, packed = self._problem(items), _Packed()
         if state_count(problem.counts) <= MOST_STATES:
-            packed = self._packed(problem, None if ends is None else self._admissible(ends, of_kind))
-            if packed is not None:
-                packing, cost = packed
-                if within_limits(problem, packing):
-                    return SmallBatch(cost, self._written(problem, packing, limits))
-                least = cost
-        searched = self._searched(problem, ends, of_kind, limits)
-        if searched is not None and searched.optimal:
-            return searched
-        known = [each for each in (searched, self._bound()) if each is not None]
-        if not known:
-            return SmallBatch(least) if least else None
-        return replace(known[0], least=max(least, *(each.least for each in known)))
+            packed = self._within_limits(problem, None if ends is None else self._admissible(ends, of_kind))
+            if packed.optimal:
+                return SmallBatch(packed.least, self._written(problem, packed.packing, limits))
+            self.most = min(self.most, packed.cost)
+        found = self._searched(problem, ends, of_kind, limits)
+        if found is None or not found.optimal:
+            known = [each for each in (found, self._bound()) if each is not None]
+            least = max([packed.least, *(each.least for each in known)])
+            found = replace(known[0] if known else SmallBatch(least), least=least)
+        if found.packer is None and packed.packing.bins:
+            # Nothing cheaper was found.
+            found = replace(found, packer=self._written(problem, packed.packing, limits))
+        return found if found.least or found.packer is not None else None
+
+    def _within_limits(self, problem: BinPackingProblem, admissible: Admissible | None) -> _Packed:
+        """Pack at prices of what limits leave (Lagrangian relaxation) that grow while the packing is beyond a limit.
+
+        At any prices the cost of the cheapest packing, less what all that limits leave would cost, is a lower bound.
+        """
+        known, left = _Packed(), np.array([limit.left for limit in problem.limits])
+        low, high = np.zeros(len(left)), None
+        prices = low
+        for _ in range(MOST_LIMIT_PRICES):
+            found = self._packed(problem, admissible, prices)
+            if found is None:
+                break
+            packing, cost = found
+            numbers = [one.number for one in packing.bins if not one.existing]
+            taken = np.array([limit.takes[numbers].sum() for limit in problem.limits])
+            over = taken > left
+            known.least = max(known.least, cost + float(prices @ (taken - left)))
+            if not over.any():
+                high = prices
+                if cost < known.cost:
+                    known.packing, known.cost = packing, cost
+                if known.optimal:
+                    break
+            else:
+                low = prices
+            if high is None:
+                first = FIRST_LIMIT_PRICE * self.most / np.maximum(1.0, left)
+                prices = np.where(over, np.maximum(2.0 * prices, first), prices)
+            else:
+                prices = (low + high) / 2.0
+        return known
 
     def _searched(
         self, problem: BinPackingProblem, ends: EndStates | None, of_kind: Sequence[Ints], limits: Limits
@@ -175,14 +225,20 @@ class _Batch:
     def _problem(self, items: Sequence[Item]) -> BinPackingProblem:
         return BinPackingProblem(self.rounds.packer, items, anew=True)
 
-    def _packed(self, problem: BinPackingProblem, admissible: Admissible | None) -> tuple[Packing, float] | None:
+    def _packed(
+        self, problem: BinPackingProblem, admissible: Admissible | None, limit_prices: Floats | None = None
+    ) -> tuple[Packing, float] | None:
         """Return the cheapest packing, Provisioners' limits aside, and its cost ($/hour) by the load of its new nodes.
 
+        limit_prices: of each limit, $/hour that is added for each unit that nodes take of it to find the packing.
         None: it is too much work, or there is none.
         """
-        by_load = self._load_prices(problem)
+        by_load = priced = self._load_prices(problem)
         bin_types = find_bins(problem, self.most, by_load.base).type_numbers
-        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), by_load, admissible)
+        if limit_prices is not None and limit_prices.any():
+            added = sum(price * limit.takes for price, limit in zip(limit_prices.tolist(), problem.limits, strict=True))
+            priced = replace(by_load, base=by_load.base + added)
+        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), priced, admissible)
         if packing is None or packing.left.any():
             return None
         new = [one for one in packing.bins if not one.existing]

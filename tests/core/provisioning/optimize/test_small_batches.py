@@ -11,7 +11,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
-from controller.core.api.pod import Toleration
+from controller.core.api.pod import Pod, Toleration
 from controller.core.cloud import CpuCredits, InstanceType, Offering
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize import small_batches
@@ -161,6 +161,46 @@ def test_a_limit_that_forbids_the_cheapest_nodes_is_part_of_the_proof(cpu: str, 
     assert [each.offering.instance_type for each in plan.new_nodes] == nodes
     assert plan.proof is not None
     assert plan.proof.optimal
+
+
+def shared_between_pools(seed: int) -> SchedulingProblem:
+    """Pods for a Provisioner with a limit, and for one without whose types cost 1.4 times as much."""
+    chance = random.Random(seed)
+    pods: list[Pod] = []
+    for _ in range(chance.randint(2, 4)):
+        requests: dict[str, Any] = {}
+        count = chance.randint(1, 3)
+        requests["cpu"] = chance.choice(["500m", "1", "1500m", "2"])
+        requests["memory"] = chance.choice(["1Gi", "3Gi", "6Gi"])
+        pods += pending_pods(count, requests=requests)
+    cheap = [
+        instance_type(
+            name=f"{family}{size}.x",
+            cpu=size + chance.choice([0, 1]),
+            memory=f"{size * chance.choice([2, 4])}Gi",
+            price=round(size * chance.uniform(0.05, 0.1), 3),
+            zones=ZONES[:1],
+            capacity_types=(keys.ON_DEMAND,),
+        )
+        for family in "ab"
+        for size in (1, 2, 4, 8)
+    ]
+    limited = provisioner(name="a", limits={"cpu": str(chance.choice([3, 4, 5, 6]))})
+    dear = [
+        replace(kind, offerings=tuple(replace(each, price=round(1.4 * each.price, 4)) for each in kind.offerings))
+        for kind in cheap
+    ]
+    pools = [limited, provisioner(name="b", limits={})]
+    return problem(pending=pods, provisioners=pools, catalog={"a": cheap, "b": dear})
+
+
+@pytest.mark.parametrize("seed", [5, 17, 92, 101])
+def test_what_a_limit_leaves_goes_where_it_saves_most(seed: int) -> None:
+    """The cheapest packing is beyond the limit; the one that is proven uses what the limit leaves."""
+    plan = solved(shared_between_pools(seed), OPTIONS)
+    assert plan.proof is not None
+    assert plan.proof.optimal
+    assert {each.provisioner for each in plan.new_nodes} == {"a", "b"}
 
 
 def test_a_batch_of_which_limits_leave_pods_out_is_proven_for_those_that_are_placed() -> None:
