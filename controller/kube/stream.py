@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from typing import Any
 
 import msgspec
 import urllib3
+from urllib3.util import wait_for_read
 
 from controller.errors import UnavailableError
 from controller.kube.list_decoding import at_any_depth
 from controller.kube.refusals import SilentStreamError, error_of_status
 
 _READ_BYTES = 1 << 18
+GATHER_SECONDS = 0.05
+"""Between two reads of a watch when nothing has arrived since: the thread wakes once for all events of that time. Woken
+for each alone, it takes three times the processor time. An event that follows no other is delivered at once."""
 
 
 class _Frame(msgspec.Struct):
@@ -48,6 +53,7 @@ class WatchStream:
         self._what = what
         self._decode = decode
         self._closed = threading.Event()
+        self._begun = False
 
     def __enter__(self) -> WatchStream:
         return self
@@ -89,13 +95,22 @@ class WatchStream:
 
     def _read(self) -> bytes:
         """The bytes that have arrived; empty at the end."""
-        if self._closed.is_set():
-            return b""
         try:
-            return self._response.read1(_READ_BYTES)
+            if self._begun and self._nothing_arrived():
+                self._closed.wait(GATHER_SECONDS)
+            self._begun = True
+            return b"" if self._closed.is_set() else self._response.read1(_READ_BYTES)
         except urllib3.exceptions.ReadTimeoutError as error:
             raise SilentStreamError(f"{self._what}: nothing came for the read timeout") from error
         except (urllib3.exceptions.HTTPError, OSError, AttributeError, ValueError) as error:
             if self._closed.is_set():
                 return b""  # close() shut the socket down
             raise UnavailableError(f"{self._what}: the stream was cut: {error}") from error
+
+    def _nothing_arrived(self) -> bool:
+        """Return whether the next read waits for the server, but for part of an event that may be buffered."""
+        sock = getattr(self._response.connection, "sock", None)
+        if sock is None:
+            return False
+        decrypted = sock.pending() if isinstance(sock, ssl.SSLSocket) else 0
+        return not decrypted and not wait_for_read(sock, timeout=0.0)
