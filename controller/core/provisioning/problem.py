@@ -33,6 +33,13 @@ def preempting(pod: Pod, snapshot: Snapshot) -> bool:
     return node is not None and any(each.terminating and each.spec.priority < pod.spec.priority for each in node.pods)
 
 
+def depends_on_pods(pod: Pod) -> bool:
+    """Return whether the placement of the pod, or of others, depends on where other pods run."""
+    spec = pod.spec
+    spread = any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread)
+    return bool(spread or spec.required_pod_affinity or spec.required_pod_anti_affinity or pod.volumes)
+
+
 def reschedulable(pod: Pod) -> bool:
     """Return whether a pod must be placed elsewhere when its node is removed: it stays, and is not tied to the node."""
     return not (pod.deleted_at is not None or pod.terminal or pod.tied_to_node)

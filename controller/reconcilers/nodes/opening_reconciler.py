@@ -15,6 +15,7 @@ from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.machines.opening import Openings, expected_on, openings, pending
+from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
@@ -90,7 +91,7 @@ class OpeningReconciler:
         lacking = [
             (pod, node)
             for uid, pod, node in waiting
-            if uid in self._nominated and pod.nominated_node_name != node and self._times[uid] < MOST_NOMINATIONS
+            if uid in self._nominated and pod.nominated_node_name != node and self._times[uid] < _most(pod)
         ]
         if not lacking:
             return
@@ -139,3 +140,9 @@ class OpeningReconciler:
         with suppress(ConflictError):
             return self._kube.patch(NODES, node.name, {"metadata": version, "spec": taints})
         return self._kube.patch(NODES, node.name, {"metadata": metadata, "spec": spec})
+
+
+def _most(pod: Pod) -> int:
+    """Return how often the pod is nominated. Where it may run depends on which other pods are bound before it: then
+    kube-scheduler may be right to refuse, and to place it elsewhere."""
+    return 1 if depends_on_pods(pod) else MOST_NOMINATIONS

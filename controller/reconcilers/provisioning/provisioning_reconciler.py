@@ -28,7 +28,7 @@ from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.planned_ahead import NONE_UNTRIED, room_problem, untried, wanted, with_bound
 from controller.core.provisioning.pods_to_come import is_to_come, pods_to_come, still_to_come
-from controller.core.provisioning.problem import build, opted_out, waiting
+from controller.core.provisioning.problem import build, depends_on_pods, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
@@ -483,13 +483,6 @@ def made_up(key: PodKey) -> bool:
 
 def _known(snapshot: Snapshot, keys: Iterable[PodKey]) -> list[Pod]:
     return [snapshot.pods[key] for key in keys if key in snapshot.pods and not made_up(key)]
-
-
-def depends_on_pods(pod: Pod) -> bool:
-    """Return whether the placement of the pod, or of others, depends on where other pods run."""
-    spec = pod.spec
-    spread = any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread)
-    return bool(spread or spec.required_pod_affinity or spec.required_pod_anti_affinity or pod.volumes)
 
 
 def _version(provisioner: Provisioner) -> tuple[str, int]:
