@@ -36,9 +36,9 @@ def two_nodes(world: World) -> list[str]:
     return [launched(world, number) for number in (1, 2)]
 
 
-def expect(world: World, pod: str, number: int) -> None:
+def expect(world: World, pod: str, number: int, spec: dict[str, Any] | None = None) -> None:
     """As a plan does, before its node has a name."""
-    uid = world.add_pod(pod)["metadata"]["uid"]
+    uid = world.add_pod(pod, spec=spec)["metadata"]["uid"]
     expected = dict(world.context.planning.expected)
     world.context.planning.expected = {**expected, uid: ExpectedPod(("default", pod), stand_in_name(f"token-{number}"))}
 
@@ -188,3 +188,25 @@ def test_where_pods_cannot_be_nominated_the_nodes_open_all_the_same(
     OpeningReconciler(world.context).reconcile(world.caught_up())
     monkeypatch.undo()
     assert not any(cordoned(world, name) for name in names)
+
+
+def test_pods_whose_place_depends_on_others_are_nominated_once(world: World) -> None:
+    """kube-scheduler may be right to refuse: the other zones have too few of the spread's pods yet."""
+    names = two_nodes(world)
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    expect(world, "a", 1, {"topologySpreadConstraints": [spread]})
+    for name in names:
+        world.come_up(name)
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(world.caught_up())
+    assert nomination(world, "a") == names[0]
+    cleared = {"status": {"nominatedNodeName": None}}
+    world.kube.patch(PODS, "a", cleared, namespace="default", subresource="status")
+    world.clock.ahead_seconds += RENEWAL_SECONDS
+    loop.reconcile(world.caught_up())
+    assert nomination(world, "a") == ""
