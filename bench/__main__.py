@@ -293,8 +293,11 @@ def _real_day(lives: Day) -> dict[str, Any]:
 @click.option("--seed", "seeds", type=int, multiple=True, help="Days made up from these seeds, beside DAY.")
 @click.option("--pods", default=200, show_default=True, help="Of the first phase of a day that is made up.")
 @click.option("--only", "names", multiple=True, help="Of the choices; all without it.")
+@click.option("--draws", default=3, show_default=True, help="How often a day is lived under each choice.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Write life-frontier.svg and .md here.")
-def frontier(day: Path | None, seeds: tuple[int, ...], pods: int, names: tuple[str, ...], into: Path | None) -> None:
+def frontier(
+    day: Path | None, seeds: tuple[int, ...], pods: int, names: tuple[str, ...], draws: int, into: Path | None
+) -> None:
     """Money against moves: days lived in virtual time under the settings that a user has."""
     from bench.life import frontier as money
     from bench.life.day import read
@@ -306,7 +309,7 @@ def frontier(day: Path | None, seeds: tuple[int, ...], pods: int, names: tuple[s
         raise click.UsageError("name a day, or give --seed")
     choices = [each for each in money.CHOICES if not names or each.name in names]
     found = []
-    for point in money.points(days, choices):
+    for point in money.points(days, choices, draws):
         found.append(point)
         click.echo(point, err=True)
     click.echo(money.table(found))

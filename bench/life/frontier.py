@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean
 from typing import Any
 
 from bench.curve import COLOURS, HEIGHT, MARGIN, WIDTH
@@ -19,9 +20,11 @@ HEAD = f"""# Money against moves
 `python -m bench frontier DAY --into docs/benchmarks`: the day of [life](life.md) in virtual time, under the settings
 that trade money against moves, each alone changed from its default: the annotation
 `karpenter.sh/consolidation-threshold` (share of the cost saved over share of the pods moved, the least that a removal
-must reach; default {DEFAULT_THRESHOLD:g}) and the settings `nodeCostPerHour` (default 0.02), `podDeletionCost` and
-`onDemandTaint`. Why the defaults are what they are: [ADR 77](../adr/0077-sets-go-in-part.md),
-[79](../adr/0079-on-demand-nodes-are-left-to-pods-that-need-them.md).
+must reach; default {DEFAULT_THRESHOLD:g}) and the settings `nodeCostPerHour` (default 0.02), `podDeletionCost`,
+`onDemandTaint` and `placeAsPlanned`. Means of three lives each, with other draws of kube-scheduler among equal nodes.
+Why the defaults are what they are: [ADR 77](../adr/0077-sets-go-in-part.md),
+[79](../adr/0079-on-demand-nodes-are-left-to-pods-that-need-them.md),
+[84](../adr/0084-pods-are-placed-as-planned.md).
 
 ![$ of the day over the bound, by evictions](life-frontier.svg)
 
@@ -44,47 +47,64 @@ CHOICES = (
     *(Choice(f"nodeCostPerHour {cost:g}", settings={"node_cost_per_hour": cost}) for cost in (0.002, 0.05)),
     Choice("podDeletionCost false", settings={"pod_deletion_cost": False}),
     Choice("onDemandTaint false", settings={"on_demand_taint": False}),
+    Choice("placeAsPlanned false", settings={"place_as_planned": False}),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A day under a choice: evictions, $ and the worst $ an hour at a phase's end over the bound's, CPU seconds."""
+    """A day under a choice, means over its lives: evictions, $ and the worst $ an hour at a phase's end over the
+    bound's, the longest wait of a pod in seconds, CPU seconds."""
 
     day: str
     choice: Choice
-    evictions: int
+    evictions: float
     ratio: float
     worst_end: float
-    machines: int
-    launched: int
+    wait: float
+    machines: float
+    launched: float
     seconds: float
 
 
-def points(days: Sequence[Day], choices: Sequence[Choice] = CHOICES) -> Iterator[Point]:
-    """Every day under every choice."""
+def points(days: Sequence[Day], choices: Sequence[Choice] = CHOICES, draws: int = 1) -> Iterator[Point]:
+    """Every day under every choice, lived `draws` times with other draws among equal nodes."""
     for day in days:
         optima = [optimum(day, phase) for phase in day.phases]
         for choice in choices:
-            lived = live(day, provisioner=choice.annotations, settings=choice.settings)
+            lives = [
+                live(day, seed=seed, provisioner=choice.annotations, settings=choice.settings)
+                for seed in range(1, draws + 1)
+            ]
             yield Point(
                 day=day.name,
                 choice=choice,
-                evictions=lived.evictions,
-                ratio=lived.dollars / bound_dollars(lived, optima),
-                worst_end=max(ratios(lived, optima)),
-                machines=lived.most_machines,
-                launched=lived.launched,
-                seconds=lived.processor_seconds,
+                evictions=mean(each.evictions for each in lives),
+                ratio=mean(each.dollars / bound_dollars(each, optima) for each in lives),
+                worst_end=mean(max(ratios(each, optima)) for each in lives),
+                wait=mean(each.wait_max for each in lives),
+                machines=mean(each.most_machines for each in lives),
+                launched=mean(each.launched for each in lives),
+                seconds=mean(each.processor_seconds for each in lives),
             )
 
 
 def table(found: Sequence[Point]) -> str:
     """A row for each point."""
-    heads = ("day", "", "evictions", "$ ÷ bound", "worst end of a phase ÷ bound", "most machines", "launched", "CPU s")
+    heads = (
+        "day",
+        "",
+        "evictions",
+        "$ ÷ bound",
+        "worst end of a phase ÷ bound",
+        "longest wait, s",
+        "most machines",
+        "launched",
+        "CPU s",
+    )
     rows = (
-        f"| {p.day} | {p.choice.name} | {p.evictions} | {p.ratio:.2f} | {p.worst_end:.2f} | {p.machines} "
-        f"| {p.launched} | {p.seconds:.0f} |\n"
+        f"| {p.day} | {p.choice.name} | {p.evictions:.0f} | {p.ratio:.2f} | {p.worst_end:.2f} | {p.wait:.0f} "
+        f"| {p.machines:.0f} | {p.launched:.0f} | {p.seconds:.0f} |\n"
         for p in found
     )
     return f"| {' | '.join(heads)} |\n" + "|---" * len(heads) + "|\n" + "".join(rows)
@@ -105,7 +125,7 @@ def picture(found: Sequence[Point]) -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}" fill="none" stroke="black"/>',
         f'<text x="{MARGIN}" y="{MARGIN - 10}">$ of the day ÷ bound, {lowest:.2f} to {highest:.2f}</text>',
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">evictions, up to {most}</text>',
+        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">evictions, up to {most:.0f}</text>',
     ]
     for number, day in enumerate(dict.fromkeys(p.day for p in found)):
         colour = COLOURS[number % len(COLOURS)]

@@ -16,11 +16,11 @@ HEAD = """# A day of a cluster, beside Karpenter 1.14
 `python -m bench life DAY --into docs/benchmarks/life.md`: a scripted day of fifteen minutes (0 → 600 → 1,000 → 509 →
 664 → 134 → 0 pods in 15 Deployments with PodDisruptionBudgets; spot and on demand, types c, m, r and t, budgets open),
 lived in virtual time. The controller's loops are the real ones; the API server, kube-scheduler, ReplicaSets, kubelets
-(nine seconds from launch to Ready) and EC2 are in memory, and a step takes no virtual time. Processor time is that of
-the controller's steps, without HTTP. Karpenter lived the day on a real control plane: its processor time and requests
-have that in them. With `--real --figures FILE` NodeLess lives it there, too; `--figures FILE` alone shows that run in a
-column. A machine costs from its launch until its end is asked for. Bound: no fleet for a phase's pods costs
-less (a linear program). Other days: `python -m bench life --seed N`.
+(7.5 to 10.5 seconds from launch to Ready) and EC2 are in memory, and a step takes no virtual time. Processor time is
+that of the controller's steps, without HTTP. Karpenter lived the day on a real control plane: its processor time and
+requests have that in them. With `--real --figures FILE` NodeLess lives it there, too (nine seconds from launch to
+Ready); `--figures FILE` alone shows that run in a column. A machine costs from its launch until its end is asked for.
+Bound: no fleet for a phase's pods costs less (a linear program). Other days: `python -m bench life --seed N`.
 [Money against moves](life-frontier.md) has the same day under other settings.
 
 """

@@ -82,7 +82,10 @@ def live(
     provisioner: Mapping[str, str] | None = None,
     times: OperatorTimes | None = None,
 ) -> Lived:
-    """Live the day. `seed`: of kube-scheduler's draws among equal nodes. `provisioner`: its annotations."""
+    """Live the day. `seed`: of kube-scheduler's draws among equal nodes, and of how long nodes take to become Ready.
+
+    `provisioner`: its annotations.
+    """
     return _Life(day, seed, settings or {}, provisioner or {}, times).lived()
 
 
@@ -99,7 +102,7 @@ class _Life:
         self.time = VirtualTime(self.clock)
         self.kube = MemoryKube(self.clock)
         self.cloud = MemoryCloud(day.types, day.region, self.clock)
-        self.workloads = Workloads(day, self.kube, self.time)
+        self.workloads = Workloads(day, self.kube, self.time, random.Random(seed))
         Binder(self.kube, self.workloads, self.time, random.Random(seed))  # it listens
         self.cloud.launched = self.workloads.instance_launched
         self._changes: list[Change] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +18,8 @@ from controller.kube.resources import DAEMON_SETS, NODES, POD_DISRUPTION_BUDGETS
 from sandbox.world.controllers.replicaset import deletion_rank
 from sandbox.world.scheduling.selectors import LabelSelector
 
-READY_SECONDS = 9.0
-"""From launch to Ready."""
+READY_SECONDS = (7.5, 10.5)
+"""From launch to Ready, at least and at most: nodes that are launched together are not Ready together."""
 START_SECONDS = 1.0
 """From binding to running."""
 END_SECONDS = 1.0
@@ -52,10 +53,10 @@ class Waits:
 
 
 class Workloads:
-    """The workload controllers and the kubelets. `changed` tells the scheduler that it may find something to do."""
+    """The workload controllers and the kubelets. `chance` draws how long a node takes to become Ready."""
 
-    def __init__(self, day: Day, kube: MemoryKube, time: VirtualTime) -> None:
-        self.day, self.kube, self.time = day, kube, time
+    def __init__(self, day: Day, kube: MemoryKube, time: VirtualTime, chance: random.Random) -> None:
+        self.day, self.kube, self.time, self.chance = day, kube, time, chance
         self.wanted: Counter[str] = Counter()
         self.waits = Waits()
         self.evictions: list[tuple[float, str]] = []
@@ -104,7 +105,8 @@ class Workloads:
 
     def instance_launched(self, instance: CloudInstance, kind: InstanceType) -> None:
         """Its kubelet joins later."""
-        self.time.at(self.time.clock.now() + READY_SECONDS, lambda: self._join(instance, kind))
+        ready_at = self.time.clock.now() + self.chance.uniform(*READY_SECONDS)
+        self.time.at(ready_at, lambda: self._join(instance, kind))
 
     def waiting(self) -> list[Document]:
         """Pods without a node, oldest first."""
