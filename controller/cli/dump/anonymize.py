@@ -12,6 +12,7 @@ from typing import Any
 from controller.cli.dump.anonymize_pod import PodAnonymizer
 from controller.cli.dump.pseudonyms import Pseudonyms
 from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.labels import OPENS_WITH
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
 from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
@@ -44,7 +45,8 @@ ANNOTATIONS = (
     "storageclass.beta.kubernetes.io/is-default-class",
 )
 """Annotations that decisions depend on and whose values identify nobody."""
-STORAGE_ANNOTATIONS = ("volume.beta.kubernetes.io/storage-class", "volume.kubernetes.io/selected-node")
+NAMING_ANNOTATIONS = ("volume.beta.kubernetes.io/storage-class", "volume.kubernetes.io/selected-node", OPENS_WITH)
+"""Annotations that decisions depend on and whose values are names: these become pseudonyms."""
 TEMPLATE_FIELDS = ("amiFamily", "metadataOptions", "detailedMonitoring")
 EBS_FIELDS = ("volumeSize", "volumeType", "iops", "throughput", "encrypted", "deleteOnTermination")
 PROVISIONER_FIELDS = ("weight", "limits", "consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired")
@@ -101,7 +103,7 @@ class Anonymizer:
         kept.update({key: meta[key] for key in ("creationTimestamp", "deletionTimestamp", "generation") if key in meta})
         annotations = mapping(meta.get("annotations"))
         kept["annotations"] = {key: annotations[key] for key in ANNOTATIONS if key in annotations}
-        kept["annotations"].update({key: alias(annotations[key]) for key in STORAGE_ANNOTATIONS if key in annotations})
+        kept["annotations"].update({key: alias(annotations[key]) for key in NAMING_ANNOTATIONS if key in annotations})
         kept["labels"] = self._pods.labels(meta.get("labels"))
         owners = objects(meta.get("ownerReferences"))
         kept["ownerReferences"] = [self._owner(each) for each in owners]

@@ -12,7 +12,8 @@ import pytest
 from controller.cli.dump.anonymize import anonymous
 from controller.cli.dump.command import SETTINGS
 from controller.cli.dump.pseudonyms import Pseudonyms
-from controller.core.api.parse import parse_pod
+from controller.core.api.labels import OPENS_WITH
+from controller.core.api.parse import parse_node, parse_pod
 from controller.settings import Settings
 from tests.cli.cluster_files import GROUP, OURS, SECRET
 from tests.cli.conftest import Run, answer
@@ -116,6 +117,18 @@ def test_what_a_provisioner_asks_of_zones_stays() -> None:
     annotations = {f"karpenter.sh/zone-{key}": value for key, value in asked.items()}
     (made,) = anonymous([{"kind": "Provisioner", "metadata": {"name": "web", "annotations": annotations}}], NAMES)
     assert made["metadata"]["annotations"] == annotations
+
+
+def test_a_node_that_is_about_to_be_opened_counts_as_open_in_a_dump_too() -> None:
+    """Its annotation stays, its value is a pseudonym."""
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n", "annotations": {OPENS_WITH: "plan"}},
+        "spec": {"unschedulable": True},
+    }
+    (made,) = anonymous([node], NAMES)
+    assert made["metadata"]["annotations"][OPENS_WITH] not in ("", "plan")
+    assert not parse_node(made).unschedulable
 
 
 @pytest.mark.parametrize(
