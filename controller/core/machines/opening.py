@@ -8,7 +8,7 @@ that node if it fits there, and until then kube-scheduler leaves its room to it 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -61,6 +61,21 @@ def expected_on(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod]) -> d
     """Those of the expected pods (by uid) that were planned for these nodes, each with its node's own name."""
     own = {name: node.name for node in nodes for name in names_of(node)}
     return {uid: ExpectedPod(pod.key, own[pod.node]) for uid, pod in expected.items() if pod.node in own}
+
+
+def in_turn(nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], most: int) -> Iterator[list[Node]]:
+    """Divide nodes that are due into those that are opened one lot after the other, each with at most `most` expected
+    pods or of one node."""
+    counts = Counter(pod.node for pod in expected_on(nodes, expected).values())
+    lot, pods = list[Node](), 0
+    for node in nodes:
+        if lot and pods + counts[node.name] > most:
+            yield lot
+            lot, pods = [], 0
+        lot.append(node)
+        pods += counts[node.name]
+    if lot:
+        yield lot
 
 
 def pending(expected: Mapping[str, ExpectedPod], pods: Mapping[PodKey, Pod]) -> Iterator[tuple[str, Pod, str]]:

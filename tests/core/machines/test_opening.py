@@ -13,7 +13,7 @@ from controller.core.api.node import Node
 from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
-from controller.core.machines.opening import Openings, expected_on, openings, opens_together, pending
+from controller.core.machines.opening import Openings, expected_on, in_turn, openings, opens_together, pending
 from tests import factories
 from tests.core.machines.test_launching import planned
 
@@ -75,6 +75,15 @@ def test_pods_are_expected_on_a_node_by_its_name_or_by_that_of_its_stand_in() ->
         "3": ExpectedPod(LARGE.key, "elsewhere"),
     }
     assert expected_on([node], expected) == {"1": ExpectedPod(SMALL.key, "a"), "2": ExpectedPod(ALIKE.key, "a")}
+
+
+def test_nodes_of_many_pods_open_one_lot_after_the_other() -> None:
+    nodes = [closed(name) for name in "abcd"]
+    homes = {"a": 2, "b": 1, "c": 5, "d": 0}
+    expected = {f"{home}{n}": ExpectedPod(SMALL.key, home) for home, count in homes.items() for n in range(count)}
+    lots = [[node.name for node in lot] for lot in in_turn(nodes, expected, 3)]
+    assert lots == [["a", "b"], ["c"], ["d"]]
+    assert list(in_turn([], expected, 3)) == []
 
 
 @pytest.mark.parametrize(
