@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import tenacity
+
 from controller.errors import KubeError, TooManyRequestsError, UnavailableError
 from controller.kube.refusals import NotSentError
 from controller.runtime.clock import Clock
@@ -49,13 +51,20 @@ def call(
 
     Raises the last error. A Retry-After longer than the back-off's delay replaces it.
     """
-    attempt = 1
-    while True:
-        try:
-            return fn()
-        except KubeError as error:
-            if attempt >= backoff.attempts or stop.is_set() or not retry_if(error):
-                raise
-            asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
-        clock.wait(stop, max(asked_seconds, backoff.wait_seconds(attempt)))
-        attempt += 1
+
+    def wait_seconds(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        asked_seconds = error.retry_after_seconds if isinstance(error, TooManyRequestsError) else 0.0
+        return max(asked_seconds, backoff.wait_seconds(state.attempt_number))
+
+    def pause(seconds: float) -> None:
+        clock.wait(stop, seconds)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, KubeError) and retry_if(error)),
+        wait=wait_seconds,
+        stop=tenacity.stop_any(tenacity.stop_when_event_set(stop), tenacity.stop_after_attempt(backoff.attempts)),
+        sleep=pause,
+        reraise=True,
+    )
+    return retrying(fn)
