@@ -16,7 +16,7 @@ from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing
 from tests.core.provisioning.plans import solved
-from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
+from tests.factories import instance_type, pending_pods, problem
 
 GPU = "nvidia.com/gpu"
 FREE, HALF = SolveOptions(spot_pool_share=1.0), SolveOptions(spot_pool_share=0.5)
@@ -102,27 +102,6 @@ def test_a_workload_that_one_family_can_hold_does_not_keep_others_from_being_spr
     of = problem(pending=chain(train, *pods), catalog=sized({"g1": 0.3, "m1": 0.1, "m2": 0.1}, gpu="g1"))
     assert at_risk(solved(of, FREE), of) > {"uid-train"}
     assert at_risk(solved(of, HALF), of) == {"uid-train"}
-
-
-def test_replicas_that_run_count() -> None:
-    """Four of eight replicas run in zone a on family m1: of those to come none goes to either."""
-    labels = {keys.INSTANCE_TYPE: "m1.8xlarge", keys.ZONE: ZONES[0], keys.CAPACITY_TYPE: keys.SPOT}
-    full = state_node(
-        node=node(name="full", labels=labels, allocatable={"cpu": "8", "memory": "32Gi", "pods": "100"}),
-        pods=[
-            running_pod(node="full", requests={"cpu": "2"}, owner=pod.owners[0])
-            for pod in deployment("a", 4, "2", "8Gi")
-        ],
-    )
-    pods = [deployment("a", 4, "2", "8Gi"), *(deployment(name, 12, "2", "8Gi") for name in "bcde")]
-    of = problem(pending=chain(*pods), nodes=[full], catalog=sized({"m1": 0.1, "m2": 0.1, "m3": 0.1}))
-    plan = solved(of, HALF)
-    assert not at_risk(plan, of)
-    assert {
-        (each.offering.zone, each.offering.instance_type.partition(".")[0])
-        for each in plan.new_nodes
-        if "uid-a" in workloads(each.pods)
-    }.isdisjoint({(ZONES[0], family) for family in ("m1", "m2", "m3")} | {(zone, "m1") for zone in ZONES})
 
 
 def test_on_demand_nodes_are_not_reclaimed_so_that_their_pods_stay() -> None:
