@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from e2e.cluster import LEASE, Cluster
+from e2e.cluster import LEASE, Cluster, condition
 from e2e.scenario import Scenario
 from e2e.workloads import deployment
 from sandbox.environment import NAMESPACE
-from sandbox.world.resources import LEASES
+from sandbox.world.resources import LEASES, Obj
 
 LEASE_SECONDS = 15
 TAKEOVER_SECONDS = LEASE_SECONDS + 5
@@ -57,14 +57,20 @@ def test_the_lease_is_lost(world: Scenario) -> None:
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     stolen = {"holderIdentity": "somebody-else", "renewTime": now, "leaseDurationSeconds": LEASE_SECONDS}
     cluster.http.patch(LEASES.path(NAMESPACE, LEASE), {"spec": stolen}).ok()
-    world.deploy(deployment("web", 2))
     cluster.until(lambda: len(cluster.replicas.by_name[first].exits) > exits, "the leader ends", 15)
     assert cluster.replicas.by_name[first].exits[-1] == 1
+    world.deploy(deployment("web", 2))  # before it has noticed, it would rightly launch for them
+    marked = "kube-scheduler has tried both pods"
+    cluster.until(lambda: sum(map(_unschedulable, cluster.pods(world.namespace))) == 2, marked, LEASE_SECONDS)
     assert cluster.leader() == "somebody-else"
     assert not cluster.nodes(world.namespace), "nobody acts while somebody else has the lease"
     cluster.until(lambda: cluster.leader() in cluster.replicas.by_name, "a replica leads again", 2 * LEASE_SECONDS)
     world.running("web", 2)
     _nothing_twice(world)
+
+
+def _unschedulable(pod: Obj) -> bool:
+    return condition(pod, "PodScheduled") == "False"
 
 
 def _both_stand(cluster: Cluster) -> None:
