@@ -66,7 +66,7 @@ def prepare(
     launches: list[Launch] = []
     refused: list[Refusal] = []
     mixed: list[tuple[Provisioner, Sequence[PlannedNode], Sequence[PlannedNode]]] = []
-    group = ""
+    together, group = policy.open_together and opens_together(planned, pods), ""
     for name in sorted({node.provisioner for node in planned}):
         nodes = [node for node in planned if node.provisioner == name]
         launchable = _launchable(name, snapshot)
@@ -87,7 +87,7 @@ def prepare(
                 refused.append(Refusal(tuple(node.pods), allotment.refusal))
                 continue
             taints = node_taints(node, pods) if policy.on_demand_taint else ()
-            if policy.open_together and not group and opens_together(planned, pods):
+            if together and not group:
                 group = token
             request = launch_request(allotment, provisioner, template, types, token, policy.on_record, taints, group)
             launches.append(Launch(node, request))

@@ -22,6 +22,7 @@ from controller.core.machines.cluster_proof import NOT_YET, Standing
 from controller.core.machines.disk_pressure import with_learned_storage
 from controller.core.machines.launching import LaunchPolicy
 from controller.core.machines.on_their_way import ExpectedPod, names_of, stand_in_name
+from controller.core.machines.opening import expected_on, pending
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
@@ -350,12 +351,11 @@ class ProvisioningReconciler:
 
     def _planned_before(self, snapshot: Snapshot) -> dict[str, list[PodKey]]:
         """Return the pods whose nodes are on their way, by node, as the last plan has them."""
-        names = {name: node.name for node in snapshot.nodes.values() for name in names_of(node.node)}
+        coming = {uid: each for uid, each in self._expected.items() if uid in self._on_the_way}
+        here = expected_on((node.node for node in snapshot.nodes.values()), coming)
         placed: defaultdict[str, list[PodKey]] = defaultdict(list)
-        for uid, each in self._expected.items():
-            pod, node = snapshot.pods.get(each.key), names.get(each.node)
-            if uid in self._on_the_way and node and pod is not None and pod.uid == uid and not pod.node_name:
-                placed[node].append(pod.key)
+        for _, pod, node in pending(here, snapshot.pods):
+            placed[node].append(pod.key)
         return placed
 
     def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
