@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.core.provisioning.optimize.bin_groups import BinGroups, within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
-from controller.core.provisioning.optimize.patterns import BinGroups, within_limits
 from controller.core.provisioning.optimize.pricing import NO_WORTH, PricedBins, Question, price
 from controller.core.provisioning.resource_space import Floats, Ints
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.core.provisioning.optimize.bin_counts import CLOSE, BinCounts, Work
+from controller.core.provisioning.optimize.bin_groups import BinGroups, find_bins, first_worth, within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
-from controller.core.provisioning.optimize.patterns import BinGroups, find_bins, first_worth, within_limits
 from controller.core.provisioning.optimize.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Floats, Ints

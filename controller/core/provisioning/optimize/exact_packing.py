@@ -25,15 +25,17 @@ from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 StateNumbers = NDArray[np.int32]
 
-MOST_STATES = 40_000
+MOST_UNITS = 50
+"""Pods up to which a batch is small."""
+MOST_STATES = 20_000
 """States up to which a problem is packed exactly."""
 MOST_STEPS = 6_000_000
 """Pairs of state and pattern up to which a problem is packed exactly: at most a quarter of a second."""
 
 
-def state_count(counts: Floats) -> float:
-    """Return the number of ways to choose up to `counts` units of each item type."""
-    return float(np.prod(counts + 1.0))
+def few_states(problem: BinPackingProblem) -> bool:
+    """Return whether the ways to choose units of each item type are so few that they may be enumerated."""
+    return bool(np.prod(problem.counts + 1.0) <= MOST_STATES)
 
 
 Admissible = Callable[[Ints], Bools]
@@ -43,26 +45,20 @@ Admissible = Callable[[Ints], Bools]
 def pack_exactly(
     problem: BinPackingProblem,
     bin_types: Ints,
-    penalty: Floats,
     by_load: LoadPrices,
     admissible: Admissible | None = None,
 ) -> Packing | None:
     """Return the cheapest packing, Provisioners' limits aside; None where it would take more than `MOST_STEPS` steps.
 
-    bin_types: those to choose from. penalty: D, $/hour for each unit left out. by_load: prices of all bin types by what
-    they hold. admissible: with it, the packing places the cheapest of the states that it admits, and not all units;
-    None, too, if there is none at a finite cost.
+    None, too, where no packing places all units. bin_types: those to choose from. by_load: prices of all bin types by
+    what they hold. admissible: with it, the packing places the cheapest state that it admits, and not all units.
     """
     largest = np.max(problem.requests / np.maximum(problem.capacity[bin_types].max(axis=0, initial=0.0), SLACK), axis=1)
     order = np.argsort(-largest, kind="stable")
     states = _States(problem, order)
     bins = problem.capacity[bin_types], problem.price[bin_types], problem.allowed[bin_types]
     new = states.patterns(*bins, by_load.some(bin_types))
-    new = _Patterns(
-        np.concatenate([new.units, np.eye(len(order), dtype=np.int64)]),
-        np.concatenate([new.price, penalty[order]]),
-        np.concatenate([bin_types[new.bins], np.full(len(order), LEFT_OUT)]),
-    )
+    new = _Patterns(new.units, new.price, bin_types[new.bins])
     rows = np.flatnonzero(problem.open_to.any(axis=1))
     if len(rows) * len(states.units) > MOST_STEPS:
         return None
@@ -79,15 +75,10 @@ def pack_exactly(
         by_item = np.empty_like(states.units)
         by_item[:, order] = states.units
         ends = np.flatnonzero(admissible(by_item))
-        costs = program.whole_costs()[ends]
-        if not np.isfinite(costs).any():
+        if not len(ends):
             return None
-        state = int(ends[np.argmin(costs)])
-    return program.packing(problem, rows.tolist(), state)
-
-
-LEFT_OUT = -1
-"""In place of a bin type: a unit that is left out."""
+        state = int(ends[np.argmin(program.whole_costs()[ends])])
+    return program.packing(rows.tolist(), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +178,8 @@ class _Program:
             later = states.remaining(np.arange(stride), self.new.units[chosen], digit + 1)
             for value in range(1, int(states.counts[digit]) + 1):
                 own = np.maximum(value - self.new.units[chosen, digit], 0) * stride
-                costs[value * stride : (value + 1) * stride] = (costs[later + own] + self.new.price[chosen]).min(axis=1)
+                ways = costs[later + own] + self.new.price[chosen]
+                costs[value * stride : (value + 1) * stride] = ways.min(axis=1, initial=np.inf)
         return costs
 
     def _costs_with(self, patterns: _Patterns) -> Floats:
@@ -200,9 +192,12 @@ class _Program:
         """Return S costs, $/hour, with all existing nodes; `solve` needs it for one state only."""
         return self._costs_with(self.existing[-1]) if self.existing else self.costs[0]
 
-    def packing(self, problem: BinPackingProblem, rows: list[int], state: int) -> Packing:
-        """Follow the cheapest choices from a state down to none. rows: the existing nodes' numbers."""
-        left, packed = np.zeros(len(problem.counts)), list[Bin]()
+    def packing(self, rows: list[int], state: int) -> Packing | None:
+        """Follow the cheapest choices from a state down to none; None if there are none at a finite cost.
+
+        rows: the existing nodes' numbers.
+        """
+        packed = list[Bin]()
         for place in range(len(self.existing) - 1, -1, -1):
             patterns, costs = self.existing[place], self.costs[place]
             remaining = np.append(self.states.remaining(np.array([state]), patterns.units)[0], state)
@@ -210,17 +205,16 @@ class _Program:
             if after != state:
                 packed.append(Bin(existing=True, number=rows[place], units=self._taken(state, after)))
             state = after
+        if not np.isfinite(self.costs[0][state]):
+            return None
         while state:
             chosen = self.with_item[int(np.flatnonzero(self.states.units[state])[0])]
             remaining = self.states.remaining(np.array([state]), self.new.units[chosen])[0]
             best = int(np.argmin(self.costs[0][remaining] + self.new.price[chosen]))
-            taken, number = self._taken(state, int(remaining[best])), int(self.new.bins[chosen[best]])
-            if number == LEFT_OUT:
-                left += taken
-            else:
-                packed.append(Bin(existing=False, number=number, units=taken))
-            state = int(remaining[best])
-        return Packing(packed, left)
+            after, number = int(remaining[best]), int(self.new.bins[chosen[best]])
+            packed.append(Bin(existing=False, number=number, units=self._taken(state, after)))
+            state = after
+        return Packing(packed, np.zeros(len(self.states.order)))
 
     def _taken(self, state: int, after: int) -> Floats:
         """Return D: units placed on the way from a state to the next, by item type."""

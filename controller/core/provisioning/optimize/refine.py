@@ -1,7 +1,7 @@
 """Refinement: pack the units of a first plan again, at a lower cost.
 
-Topology domains stay as the first plan allocated them. Small problems are packed by fill patterns (`patterns`); others
-by builds with several strategies (`build`) and then by local search. The cheapest packing is kept if it costs less than
+Topology domains stay as the first plan allocated them. Few units are packed optimally (`exact_packing`); others by
+builds with several strategies (`build`) and then by local search. The cheapest packing is kept if it costs less than
 the first plan and leaves no more pods out. The budget counts work, not time: equal problems get equal plans.
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.core.provisioning.offerings.limits import Limits
+from controller.core.provisioning.optimize.bin_groups import TOLERANCE, existing_first, find_bins, within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.optimize.contenders import ABOUT, Contenders
+from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, few_states, pack_exactly
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
-from controller.core.provisioning.optimize.patterns import MOST_UNITS, few_states, pack_by_patterns
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import make_items
@@ -66,27 +68,25 @@ def refine(rounds: Rounds, limits: Limits, budget_seconds: float) -> Packer | No
 
 
 def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
-    """Return the cheapest packing that the work allows, one build at least:
-    from patterns, several builds, and local search.
+    """Return the cheapest packing that the work allows, one build at least: of several builds, and local search.
 
-    Small problems whose patterns can be enumerated are solved by these alone, mostly to proven optimality.
+    Of few units it is the cheapest one there is, if Provisioners' limits admit it.
     """
     best = first_packing(problem)
-    scarce = bool(best.left.any())
-    # The first plan has chosen whom to leave out then: the pods that have waited longest go first.
-    if few_states(problem) and not scarce:
-        packed = pack_by_patterns(problem, best, STRATEGIES, work)
-        best = packed.packing
-        if packed.optimal:
-            return best
-    contenders = Contenders(problem, ABOUT if problem.counts.sum() > MOST_UNITS else 0.0)
+    small = bool(problem.counts.sum() <= MOST_UNITS)
+    # The first plan has chosen whom to leave out: the pods that have waited longest go first.
+    if small and few_states(problem) and not best.left.any():
+        exact = pack_exactly(
+            problem, find_bins(problem, best.cost(problem)).type_numbers, LoadPrices.flat(problem.price)
+        )
+        if exact is not None and exact.cost(problem) >= best.cost(problem) - TOLERANCE:
+            return existing_first(problem, best)
+        if exact is not None and within_limits(problem, exact):
+            return existing_first(problem, exact)
+    contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
     best, finished = _build(problem, best, work, contenders)
-    small = problem.counts.sum() <= MOST_UNITS and not few_states(problem)
-    if small and not scarce and not _good(best, problem) and not work.over:
-        best, finished = pack_by_patterns(problem, best, STRATEGIES, work).packing, False
-        contenders.add(best)
-    if not finished and not work.over:
+    if not work.over and (not finished or (small and not _good(best, problem))):
         Search(problem, best, STRATEGIES, work).run(contenders)
     return contenders.chosen()
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.core.provisioning.offerings.limits import Limits
+from controller.core.provisioning.optimize.bin_groups import TOLERANCE, existing_first, find_bins, within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices, load_prices
 from controller.core.provisioning.optimize.build import Packing
 from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort
 from controller.core.provisioning.optimize.covering import Covering, cover
-from controller.core.provisioning.optimize.exact_packing import Admissible, pack_exactly, state_count
-from controller.core.provisioning.optimize.patterns import TOLERANCE, existing_first, find_bins, within_limits
+from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, Admissible, few_states, pack_exactly
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
@@ -37,10 +37,6 @@ from controller.core.provisioning.topology.bundles import Bundle
 from controller.core.provisioning.topology.end_states import EndStates, FixedCounts, most_units, whole_states
 from controller.core.provisioning.topology.groups import RuleKind, UnitRule
 
-MOST_UNITS = 50
-"""Number of pods up to which a batch is small."""
-MOST_STATES = 20_000
-"""States up to which the dynamic program is tried."""
 MOST_LIMIT_PRICES = 6
 """Prices of limits at which it is solved at most."""
 FIRST_LIMIT_PRICE = 0.125
@@ -123,7 +119,7 @@ class _Batch:
         """Return the optimum, or the best lower bound at hand."""
         items, ends, of_kind = self._items()
         problem, packed = self._problem(items), _Packed()
-        if state_count(problem.counts) <= MOST_STATES:
+        if few_states(problem):
             packed = self._within_limits(problem, None if ends is None else self._admissible(ends, of_kind))
             if packed.optimal:
                 return SmallBatch(packed.least, self._written(problem, packed.packing, limits))
@@ -238,8 +234,8 @@ class _Batch:
         if limit_prices is not None and limit_prices.any():
             added = sum(price * limit.takes for price, limit in zip(limit_prices.tolist(), problem.limits, strict=True))
             priced = replace(by_load, base=by_load.base + added)
-        packing = pack_exactly(problem, bin_types, np.full(len(problem.counts), np.inf), priced, admissible)
-        if packing is None or packing.left.any():
+        packing = pack_exactly(problem, bin_types, priced, admissible)
+        if packing is None:
             return None
         new = [one for one in packing.bins if not one.existing]
         return packing, sum(float(by_load.of(one.number, one.units @ problem.requests)) for one in new)
@@ -267,7 +263,7 @@ class _Batch:
         """Return the optimum without rules over domains, or without integers, too."""
         items = [_item(number, kind, None, kind.count, self.rounds) for number, kind in enumerate(self.kinds)]
         problem = self._problem(items)
-        if state_count(problem.counts) <= MOST_STATES and any(kind.domains for kind in self.kinds):
+        if few_states(problem) and any(kind.domains for kind in self.kinds):
             packed = self._packed(problem, None)
             if packed is not None:
                 return SmallBatch(packed[1])

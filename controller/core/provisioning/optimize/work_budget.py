@@ -38,11 +38,3 @@ class WorkBudget:
     def solved(self, cells: int, rows: int) -> None:
         """Count a linear program: pairs of item and bin, and pairs of item and resource or host rule."""
         self.done += 2e-3 + 4e-6 * (cells + rows)
-
-    def enumerated(self, states: int, bins: int) -> None:
-        """Count an enumeration of fill patterns: ways to choose units, and groups of bins."""
-        self.done += 1e-3 + 2e-8 * states * bins
-
-    def solved_integers(self, columns: int) -> None:
-        """Count an integer program over fill patterns."""
-        self.done += 10e-3 + 1.5e-3 * columns

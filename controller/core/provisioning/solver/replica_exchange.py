@@ -13,9 +13,9 @@ from copy import copy
 from dataclasses import dataclass
 
 from controller.core.provisioning.offerings.limits import Limits
+from controller.core.provisioning.optimize.bin_groups import within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, Part
 from controller.core.provisioning.optimize.build import Packing
-from controller.core.provisioning.optimize.patterns import within_limits
 from controller.core.provisioning.optimize.refine import cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer

@@ -124,7 +124,7 @@ def test_a_spread_holds_where_two_full_nodes_would_cost_less_than_three() -> Non
 @pytest.mark.parametrize("seed", [1, 3, 5, 8, 13, 17, 20, 22])
 def test_what_column_generation_proves_no_plan_undercuts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same problems as if they had too many states for the dynamic program."""
-    monkeypatch.setattr(small_batches, "MOST_STATES", 0)
+    monkeypatch.setattr(small_batches, "few_states", lambda _: False)
     posed = drawn(seed)
     plan = solved(posed, OPTIONS)
     assert plan.proof is not None
@@ -136,7 +136,7 @@ def test_what_column_generation_proves_no_plan_undercuts(seed: int, monkeypatch:
 @pytest.mark.parametrize("seed", [1, 3, 8, 13, 17, 20, 22])
 def test_what_the_numbers_of_bins_prove_no_plan_undercuts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same problems, with neither the dynamic program nor the search through patterns."""
-    monkeypatch.setattr(small_batches, "MOST_STATES", 0)
+    monkeypatch.setattr(small_batches, "few_states", lambda _: False)
     monkeypatch.setattr(
         solver, "pack_small_batch", partial(small_batches.pack_small_batch, effort=replace(USUAL, searches=()))
     )

@@ -1,4 +1,4 @@
-"""Small batches: packings by fill patterns, against all packings there are."""
+"""Refinement of few units is optimal: against all packings there are."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
-from controller.core.provisioning.optimize.build import Bin, Packing, first_packing
-from controller.core.provisioning.optimize.patterns import PatternPacking, few_states, pack_by_patterns
-from controller.core.provisioning.optimize.refine import STRATEGIES
+from controller.core.provisioning.optimize.build import Packing, first_packing
+from controller.core.provisioning.optimize.exact_packing import few_states
+from controller.core.provisioning.optimize.refine import cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
@@ -43,21 +43,21 @@ def compiled(posed: SchedulingProblem) -> BinPackingProblem:
     return BinPackingProblem(rounds.packer, [])
 
 
-def packed(posed: SchedulingProblem) -> tuple[BinPackingProblem, PatternPacking]:
-    """The packing by patterns: everything in it once, nothing beyond any bin's capacity or any limit."""
+def packed(posed: SchedulingProblem) -> tuple[BinPackingProblem, Packing]:
+    """The refined packing: everything in it once, nothing beyond any bin's capacity or any limit."""
     bins = compiled(posed)
-    result = pack_by_patterns(bins, first_packing(bins), STRATEGIES, WorkBudget(10.0))
-    held = np.sum([one.units for one in result.packing.bins], axis=0) + result.packing.left
+    packing = cheapest(bins, WorkBudget(1.0))
+    held = np.sum([one.units for one in packing.bins], axis=0) + packing.left
     assert held.tolist() == bins.counts.tolist()
-    for one in result.packing.bins:
+    for one in packing.bins:
         capacity, allowed = (bins.room, bins.open_to) if one.existing else (bins.capacity, bins.allowed)
         assert (one.units @ bins.requests <= capacity[one.number] + 1e-6).all()
         assert allowed[one.number][one.units > 0].all()
-    existing = [one.number for one in result.packing.bins if one.existing]
+    existing = [one.number for one in packing.bins if one.existing]
     assert len(existing) == len(set(existing))
     for limit in bins.limits:
-        assert sum(float(limit.takes[one.number]) for one in result.packing.bins if not one.existing) <= limit.left
-    return bins, result
+        assert sum(float(limit.takes[one.number]) for one in packing.bins if not one.existing) <= limit.left
+    return bins, packing
 
 
 def partitions(items: list[int]) -> Iterator[list[list[int]]]:
@@ -117,17 +117,15 @@ def test_a_small_batch_costs_what_the_cheapest_of_all_its_packings_costs(seed: i
         amounts = {"cpu": chance.choice(("300m", "700m", "1", "1500m")), "memory": chance.choice(("1Gi", "3Gi", "7Gi"))}
         only = {keys.INSTANCE_CPU: "4"} if chance.random() < 0.2 else {}
         pods += pending_pods(chance.randint(1, 2), requests=amounts, node_selector=only)
-    bins, result = packed(problem(pending=pods, catalog=TYPES))
-    assert result.optimal
-    assert result.packing.cost(bins) == pytest.approx(least_cost(bins))
+    bins, packing = packed(problem(pending=pods, catalog=TYPES))
+    assert packing.cost(bins) == pytest.approx(least_cost(bins))
 
 
 def test_units_kept_apart_over_hosts_are_packed_optimally_too() -> None:
     apart = pending_pods(3, requests={"cpu": "500m"}, required_pod_anti_affinity=(near(keys.HOSTNAME),), labels=WEB)
     skewed = pending_pods(4, requests={"cpu": "700m"}, topology_spread=(spread(keys.HOSTNAME, skew=2),), labels=WEB)
-    bins, result = packed(problem(pending=[*apart, *skewed], catalog=TYPES))
-    assert result.optimal
-    assert result.packing.cost(bins) == pytest.approx(least_cost(bins))
+    bins, packing = packed(problem(pending=[*apart, *skewed], catalog=TYPES))
+    assert packing.cost(bins) == pytest.approx(least_cost(bins))
 
 
 def test_room_on_existing_nodes_is_free_and_used_once() -> None:
@@ -135,10 +133,9 @@ def test_room_on_existing_nodes_is_free_and_used_once() -> None:
     nodes = [
         state_node(node=node(name=f"old-{n}", allocatable={"cpu": "2", "memory": "8Gi", "pods": "9"})) for n in range(2)
     ]
-    bins, result = packed(problem(pending=pending_pods(5, requests={"cpu": "1"}), nodes=nodes, catalog=TYPES))
-    assert result.optimal
-    assert sorted(one.units.sum() for one in result.packing.bins if one.existing) == [2, 2]
-    assert result.packing.cost(bins) == pytest.approx(0.085 + SolveOptions().node_cost_per_hour)
+    bins, packing = packed(problem(pending=pending_pods(5, requests={"cpu": "1"}), nodes=nodes, catalog=TYPES))
+    assert sorted(one.units.sum() for one in packing.bins if one.existing) == [2, 2]
+    assert packing.cost(bins) == pytest.approx(0.085 + SolveOptions().node_cost_per_hour)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -158,9 +155,8 @@ def test_existing_nodes_that_differ_in_room_and_labels_are_used_as_the_cheapest_
     free = (pending_pod(requests={"cpu": chance.choice(("300m", "800m", "1300m")), "memory": "1Gi"}) for _ in range(4))
     pods = [*free, *pending_pods(2, requests={"cpu": "700m"}, node_selector={"disk": "ssd"})]
     provisioners = [provisioner(labels={"disk": "ssd"})]
-    bins, result = packed(problem(pending=pods, nodes=nodes, provisioners=provisioners, catalog=TYPES))
-    assert result.optimal
-    assert result.packing.cost(bins) == pytest.approx(least_cost(bins))
+    bins, packing = packed(problem(pending=pods, nodes=nodes, provisioners=provisioners, catalog=TYPES))
+    assert packing.cost(bins) == pytest.approx(least_cost(bins))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -175,9 +171,8 @@ def test_a_larger_cheaper_bin_type_that_pods_do_not_select_does_not_stand_in_for
         )
         for _ in range(7)
     ]
-    bins, result = packed(problem(pending=pods, catalog=[*TYPES, cheap]))
-    assert result.optimal
-    assert result.packing.cost(bins) == pytest.approx(least_cost(bins))
+    bins, packing = packed(problem(pending=pods, catalog=[*TYPES, cheap]))
+    assert packing.cost(bins) == pytest.approx(least_cost(bins))
 
 
 def test_limits_are_kept_and_as_many_units_placed_as_they_allow() -> None:
@@ -187,9 +182,8 @@ def test_limits_are_kept_and_as_many_units_placed_as_they_allow() -> None:
         provisioners=[provisioner(limits={"cpu": "8"})],
         catalog=TYPES,
     )
-    _, result = packed(posed)
-    assert result.optimal
-    assert not result.packing.left.any()
+    _, packing = packed(posed)
+    assert not packing.left.any()
     assert len(solved(posed).unplaced) == 1
 
 
@@ -205,40 +199,22 @@ def varied(count: int, nodes: Sequence[StateNode] = ()) -> SchedulingProblem:
     )
 
 
-def test_where_patterns_are_too_many_they_are_generated() -> None:
-    bins, result = packed(varied(35))
+def test_more_units_are_built_and_searched_locally() -> None:
+    bins, packing = packed(varied(35))
     assert not few_states(bins)
-    assert not result.optimal
-    assert result.packing.cost(bins) < first_packing(bins).cost(bins)
+    assert packing.cost(bins) < first_packing(bins).cost(bins)
 
 
-def test_generated_patterns_use_each_of_several_equal_existing_nodes_once() -> None:
+def test_each_of_several_equal_existing_nodes_is_used_once() -> None:
     nodes = [
         state_node(node=node(name=f"old-{n}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"})) for n in range(3)
     ]
-    bins, result = packed(varied(40, nodes))
+    bins, packing = packed(varied(40, nodes))
     assert not few_states(bins)
-    assert sum(one.existing for one in result.packing.bins) == 3
-
-
-def test_a_packing_of_generated_patterns_takes_another_of_the_equal_existing_nodes_each_time() -> None:
-    """From a plan that uses no existing node: what it gets on the three of them comes from patterns alone."""
-    nodes = [
-        state_node(node=node(name=f"old-{n}", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"})) for n in range(3)
-    ]
-    bins = compiled(varied(40, nodes))
-    roomy = int(np.argmax(bins.capacity[:, 0]))
-    alone = np.repeat(np.eye(len(bins.counts)), bins.counts.astype(int), axis=0)
-    dear = Packing([Bin(existing=False, number=roomy, units=unit) for unit in alone], np.zeros(len(bins.counts)))
-    packing = pack_by_patterns(bins, dear, STRATEGIES, WorkBudget(10.0)).packing
-    assert packing.cost(bins) < dear.cost(bins)
-    assert sorted(one.number for one in packing.bins if one.existing) == [0, 1, 2]
-    assert np.sum([one.units for one in packing.bins], axis=0).tolist() == bins.counts.tolist()
+    assert sum(one.existing for one in packing.bins) == 3
 
 
 @pytest.mark.parametrize("count", [8, 40])
 def test_the_same_problem_gives_the_same_packing(count: int) -> None:
     one, two = (packed(varied(count))[1] for _ in range(2))
-    assert [(b.number, b.units.tolist()) for b in one.packing.bins] == [
-        (b.number, b.units.tolist()) for b in two.packing.bins
-    ]
+    assert [(b.number, b.units.tolist()) for b in one.bins] == [(b.number, b.units.tolist()) for b in two.bins]
