@@ -1,17 +1,31 @@
-"""Anonymise objects: copy only the fields named here, which scheduling reads, and replace names by pseudonyms.
+"""Anonymise objects: copy only the members named here, which scheduling reads, and replace names by pseudonyms.
 
-An allow-list: fields that a later Kubernetes version adds stay out.
+An allow-list: members that a later Kubernetes version adds stay out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
-from controller.cli.dump.anonymize_pod import PodAnonymizer
+from controller.cli.dump.copy_rules import (
+    Rule,
+    alias,
+    alias_unless,
+    amounts,
+    driver,
+    each,
+    kept,
+    key,
+    keyed,
+    labels,
+    members,
+    owner,
+    plain,
+    texts,
+)
 from controller.cli.dump.pseudonyms import Pseudonyms
-from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.document import Document, text
 from controller.core.api.labels import OPENS_WITH
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
@@ -25,7 +39,7 @@ from controller.core.zones.balance import (
 )
 from controller.core.zones.services import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
-ANNOTATIONS = (
+ANNOTATIONS: Final = kept(
     V1ALPHA5.keys.do_not_evict,
     V1ALPHA5.keys.do_not_consolidate,
     "controller.kubernetes.io/pod-deletion-cost",
@@ -45,215 +59,158 @@ ANNOTATIONS = (
     "storageclass.beta.kubernetes.io/is-default-class",
 )
 """Annotations that decisions depend on and whose values identify nobody."""
-NAMING_ANNOTATIONS = ("volume.beta.kubernetes.io/storage-class", "volume.kubernetes.io/selected-node", OPENS_WITH)
-"""Annotations that decisions depend on and whose values are names: these become pseudonyms."""
-TEMPLATE_FIELDS = ("amiFamily", "metadataOptions", "detailedMonitoring")
-EBS_FIELDS = ("volumeSize", "volumeType", "iops", "throughput", "encrypted", "deleteOnTermination")
-PROVISIONER_FIELDS = ("weight", "limits", "consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired")
-KUBELET_FIELDS = (
-    "containerRuntime", "maxPods", "podsPerCore", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent",
-    "imageGCLowThresholdPercent", "cpuCFSQuota",
-)  # fmt: skip
-KUBELET_MAPS = ("systemReserved", "kubeReserved", "evictionHard", "evictionSoft", "evictionSoftGracePeriod")
-RESERVED = (
+NAMING_ANNOTATIONS: Final = dict.fromkeys(
+    ("volume.beta.kubernetes.io/storage-class", "volume.kubernetes.io/selected-node", OPENS_WITH), alias
+)
+"""Annotations that decisions depend on and whose values are names."""
+RESERVED: Final = kept(
     "cpu", "memory", "ephemeral-storage", "pid", "memory.available", "nodefs.available", "nodefs.inodesFree",
     "imagefs.available", "imagefs.inodesFree", "pid.available",
 )  # fmt: skip
-"""Keys that those maps may have: resources and the kubelet's eviction signals."""
-IN_TREE = ("awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "cinder", "vsphereVolume", "local", "hostPath")
+"""Resources and the kubelet's eviction signals."""
+IN_TREE: Final = (
+    "awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "cinder", "vsphereVolume", "local", "hostPath",
+)  # fmt: skip
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+NAME: Final = members({"name": alias})
+TAINTS: Final = each(keyed("effect"))
+EXPRESSIONS: Final = each(keyed("operator"))
+SELECTOR: Final = members({"matchLabels": labels, "matchExpressions": EXPRESSIONS})
+RESOURCES: Final = members({"requests": amounts, "limits": amounts})
+NODE_TERM: Final = members({
+    "matchExpressions": EXPRESSIONS, "matchFields": each(members({**kept("key", "operator"), "values": texts(alias)})),
+})  # fmt: skip
+NODE_SELECTOR: Final = members({"nodeSelectorTerms": each(NODE_TERM)})
+POD_TERM: Final = members({
+    "topologyKey": key, "labelSelector": SELECTOR, "namespaces": texts(alias), "namespaceSelector": SELECTOR,
+    "matchLabelKeys": texts(key), "mismatchLabelKeys": texts(key),
+})  # fmt: skip
+POD_AFFINITY: Final = members(
+    {REQUIRED: each(POD_TERM), PREFERRED: each(members({"weight": plain, "podAffinityTerm": POD_TERM}))}
+)
+AFFINITY: Final = members({
+    "nodeAffinity": members(
+        {REQUIRED: NODE_SELECTOR, PREFERRED: each(members({"weight": plain, "preference": NODE_TERM}))}
+    ),
+    "podAffinity": POD_AFFINITY, "podAntiAffinity": POD_AFFINITY,
+})  # fmt: skip
+CONTAINERS: Final = each(members({
+    "name": lambda *_: "c", "resources": RESOURCES, "restartPolicy": plain,
+    "ports": each(members(kept("containerPort", "hostPort", "protocol")), lambda port: port.get("hostPort")),
+}))  # fmt: skip
+CLAIM_TEMPLATE: Final = members({"spec": members({"storageClassName": alias})})
+VOLUMES: Final = each(
+    members({
+        "name": alias, "persistentVolumeClaim": members({"claimName": alias}),
+        "ephemeral": members({"volumeClaimTemplate": CLAIM_TEMPLATE}),
+    }),
+    lambda volume: "persistentVolumeClaim" in volume or "ephemeral" in volume,
+)  # fmt: skip
+"""Those of claims; others do not influence scheduling."""
+SPREAD: Final = each(members({
+    **kept("maxSkew", "minDomains", "whenUnsatisfiable", "nodeAffinityPolicy", "nodeTaintsPolicy"),
+    "topologyKey": key, "labelSelector": SELECTOR, "matchLabelKeys": texts(key),
+}))  # fmt: skip
+POD_SPEC: Final = members({
+    **kept("priority", "preemptionPolicy", "terminationGracePeriodSeconds", "hostNetwork"),
+    "containers": CONTAINERS, "initContainers": CONTAINERS, "nodeName": alias,
+    "priorityClassName": alias_unless("system-cluster-critical", "system-node-critical"),
+    "schedulerName": alias_unless("default-scheduler"),
+    "overhead": amounts, "resources": RESOURCES, "schedulingGates": each(NAME), "resourceClaims": each(NAME),
+    "schedulingGroup": members({"podGroupName": alias}), "workloadRef": NAME, "nodeSelector": labels,
+    "tolerations": each(keyed("operator", "effect", "tolerationSeconds")), "topologySpreadConstraints": SPREAD,
+    "affinity": AFFINITY, "volumes": VOLUMES,
+})  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Anonymizer:
-    """Anonymises the objects of one dump."""
+def discovered(selector: Any, names: Pseudonyms) -> dict[str, str] | None:
+    """Keep of a selector of AWS's resources that there is one, and which templates have the same."""
+    return {"dumped": names.alias(str(selector))} if selector else None
 
-    names: Pseudonyms
 
-    def anonymous(self, document: Document) -> dict[str, Any] | None:
-        """Return an anonymous copy of an object; None for kinds that dumps leave out."""
-        makers: Mapping[str, Callable[[Document], dict[str, Any]]] = {
-            "Pod": self._pods.pod,
-            "Node": self._node,
-            "Provisioner": self._provisioner,
-            "AWSNodeTemplate": self._template,
-            "DaemonSet": self._daemon_set,
-            "PodDisruptionBudget": self._budget,
-            "PersistentVolumeClaim": self._claim,
-            "PersistentVolume": self._volume,
-            "StorageClass": self._storage_class,
-            "CSINode": self._csi_node,
-            "Namespace": lambda _: {},
-            "Service": self._service,
-        }
-        make = makers.get(text(document.get("kind")))
-        if make is None:
-            return None
-        kept = {key: document[key] for key in ("apiVersion", "kind") if key in document}
-        return {**kept, "metadata": self._metadata(document), **make(document)}
+TEMPLATE: Final = members({
+    **kept("amiFamily", "metadataOptions", "detailedMonitoring"),
+    "subnetSelector": discovered, "securityGroupSelector": discovered,
+    "blockDeviceMappings": each(members({"deviceName": plain, "ebs": members(kept(
+        "volumeSize", "volumeType", "iops", "throughput", "encrypted", "deleteOnTermination",
+    ))})),
+})  # fmt: skip
+KUBELET: Final = members({
+    **kept("containerRuntime", "maxPods", "podsPerCore", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent",
+           "imageGCLowThresholdPercent", "cpuCFSQuota"),
+    **dict.fromkeys(("systemReserved", "kubeReserved", "evictionHard", "evictionSoft", "evictionSoftGracePeriod"),
+                    members(RESERVED)),
+})  # fmt: skip
+METADATA: Final = members({
+    "name": alias, "uid": alias, "namespace": alias, **kept("creationTimestamp", "deletionTimestamp", "generation"),
+    "annotations": members({**ANNOTATIONS, **NAMING_ANNOTATIONS}), "labels": labels, "ownerReferences": each(owner),
+})  # fmt: skip
 
-    @property
-    def _pods(self) -> PodAnonymizer:
-        return PodAnonymizer(self.names)
-
-    def _metadata(self, document: Document) -> dict[str, Any]:
-        meta, alias = mapping(document.get("metadata")), self.names.alias
-        kept: dict[str, Any] = {"name": alias(text(meta.get("name"))), "uid": alias(text(meta.get("uid")))}
-        if meta.get("namespace"):
-            kept["namespace"] = alias(text(meta["namespace"]))
-        kept.update({key: meta[key] for key in ("creationTimestamp", "deletionTimestamp", "generation") if key in meta})
-        annotations = mapping(meta.get("annotations"))
-        kept["annotations"] = {key: annotations[key] for key in ANNOTATIONS if key in annotations}
-        kept["annotations"].update({key: alias(annotations[key]) for key in NAMING_ANNOTATIONS if key in annotations})
-        kept["labels"] = self._pods.labels(meta.get("labels"))
-        owners = objects(meta.get("ownerReferences"))
-        kept["ownerReferences"] = [self._owner(each) for each in owners]
-        return kept
-
-    def _owner(self, owner: Document) -> dict[str, Any]:
-        api_version, kind = self.names.owner_type(text(owner.get("apiVersion")), text(owner.get("kind")))
-        named = {key: self.names.alias(text(owner.get(key))) for key in ("name", "uid")}
-        return {"apiVersion": api_version, "kind": kind, **named}
-
-    def _node(self, node: Document) -> dict[str, Any]:
-        spec, status = mapping(node.get("spec")), mapping(node.get("status"))
-        conditions = [
-            {key: each.get(key) for key in ("type", "status")}
-            for each in objects(status.get("conditions"))
-            if each.get("type") == "Ready"
-        ]
-        return {
-            "spec": {"taints": self._taints(spec.get("taints")), "unschedulable": spec.get("unschedulable") is True},
-            "status": {
-                "capacity": self._pods.amounts(status.get("capacity")),
-                "allocatable": self._pods.amounts(status.get("allocatable")),
-                "conditions": conditions,
-            },
-        }
-
-    def _taints(self, value: Any) -> list[dict[str, Any]]:
-        return [
-            {
-                "key": self.names.key(text(each.get("key"))),
-                "value": self.names.value(text(each.get("key")), text(each.get("value"))),
-                "effect": each.get("effect"),
-            }
-            for each in objects(value)
-        ]
-
-    def _provisioner(self, provisioner: Document) -> dict[str, Any]:
-        spec = mapping(provisioner.get("spec"))
-        kept: dict[str, Any] = {key: spec[key] for key in PROVISIONER_FIELDS if key in spec}
-        limits = mapping(mapping(spec.get("limits")).get("resources"))
-        if limits:
-            kept["limits"] = {"resources": self._pods.amounts(limits)}
-        kept["requirements"] = self._pods.expressions(spec.get("requirements"))
-        kept["labels"] = self._pods.labels(spec.get("labels"))
-        for key in ("taints", "startupTaints"):
-            if spec.get(key):
-                kept[key] = self._taints(spec[key])
-        if isinstance(spec.get("kubeletConfiguration"), Mapping):
-            kubelet = spec["kubeletConfiguration"]
-            kept["kubeletConfiguration"] = {key: kubelet[key] for key in KUBELET_FIELDS if key in kubelet}
-            kept["kubeletConfiguration"].update(
-                {key: {name: kubelet[key][name] for name in RESERVED if name in mapping(kubelet[key])}
-                 for key in KUBELET_MAPS if key in kubelet}
-            )  # fmt: skip
-        reference = text(mapping(spec.get("providerRef")).get("name"))
-        if reference or not spec.get("provider"):
-            kept["providerRef"] = {"name": self.names.alias(reference)}
-        else:
-            kept["provider"] = self._template_spec(mapping(spec["provider"]))
-        return {"spec": kept}
-
-    def _template(self, template: Document) -> dict[str, Any]:
-        return {"spec": self._template_spec(mapping(template.get("spec")))}
-
-    def _template_spec(self, spec: Document) -> dict[str, Any]:
-        kept: dict[str, Any] = {key: spec[key] for key in TEMPLATE_FIELDS if key in spec}
-        for key in ("subnetSelector", "securityGroupSelector"):
-            if spec.get(key):
-                kept[key] = {"dumped": self.names.alias(str(spec[key]))}
-        mappings = [
-            {
-                "deviceName": each.get("deviceName"),
-                "ebs": {key: value for key, value in mapping(each.get("ebs")).items() if key in EBS_FIELDS},
-            }
-            for each in objects(spec.get("blockDeviceMappings"))
-        ]
-        return {**kept, **({"blockDeviceMappings": mappings} if mappings else {})}
-
-    def _daemon_set(self, daemon_set: Document) -> dict[str, Any]:
-        spec = mapping(daemon_set.get("spec"))
-        template = mapping(spec.get("template"))
-        return {
-            "spec": {
-                "selector": self._pods.selector(spec.get("selector")),
-                "template": {
-                    "metadata": {"labels": self._pods.labels(mapping(template.get("metadata")).get("labels"))},
-                    "spec": self._pods.spec(mapping(template.get("spec"))),
-                },
-            }
-        }
-
-    def _budget(self, budget: Document) -> dict[str, Any]:
-        status = mapping(budget.get("status"))
-        counted = ("disruptionsAllowed", "observedGeneration")
-        return {
-            "spec": {"selector": self._pods.selector(mapping(budget.get("spec")).get("selector"))},
-            "status": {key: status[key] for key in counted if key in status},
-        }
-
-    def _service(self, service: Document) -> dict[str, Any]:
-        spec = mapping(service.get("spec"))
-        kept = {key: spec[key] for key in ("type", "trafficDistribution") if key in spec}
-        if spec.get("clusterIP") == "None":
-            kept["clusterIP"] = "None"
-        return {"spec": {**kept, "selector": self._pods.labels(spec.get("selector"))}}
-
-    def _claim(self, claim: Document) -> dict[str, Any]:
-        spec, alias = mapping(claim.get("spec")), self.names.alias
-        kept = {key: spec[key] for key in ("accessModes", "resources") if key in spec}
-        for key in ("storageClassName", "volumeName"):
-            if key in spec:
-                kept[key] = alias(text(spec[key]))
-        return {"spec": kept}
-
-    def _volume(self, volume: Document) -> dict[str, Any]:
-        spec, alias = mapping(volume.get("spec")), self.names.alias
-        kept: dict[str, Any] = {key: spec[key] for key in ("capacity", "accessModes") if key in spec}
-        kept["storageClassName"] = alias(text(spec.get("storageClassName")))
-        claim = mapping(spec.get("claimRef"))
-        if claim:
-            kept["claimRef"] = {key: alias(text(claim.get(key))) for key in ("namespace", "name")}
-        required = mapping(mapping(spec.get("nodeAffinity")).get("required"))
-        if required:
-            kept["nodeAffinity"] = {"required": self._pods.node_terms(required)}
-        if "csi" in spec:
-            kept["csi"] = {"driver": self.names.driver(text(mapping(spec["csi"]).get("driver")))}
-        kept.update({key: {} for key in IN_TREE if key in spec})
-        return {"spec": kept, "status": {"phase": mapping(volume.get("status")).get("phase")}}
-
-    def _storage_class(self, storage_class: Document) -> dict[str, Any]:
-        kept: dict[str, Any] = {
-            "provisioner": self.names.driver(text(storage_class.get("provisioner"))),
-            "volumeBindingMode": storage_class.get("volumeBindingMode"),
-        }
-        if storage_class.get("allowedTopologies"):
-            kept["allowedTopologies"] = [
-                {"matchLabelExpressions": self._pods.expressions(each.get("matchLabelExpressions"), operators=False)}
-                for each in objects(storage_class["allowedTopologies"])
-            ]
-        return kept
-
-    def _csi_node(self, csi_node: Document) -> dict[str, Any]:
-        drivers = [
-            {"name": self.names.driver(text(each.get("name"))), "allocatable": each.get("allocatable")}
-            for each in objects(mapping(csi_node.get("spec")).get("drivers"))
-        ]
-        return {"spec": {"drivers": drivers}}
+KINDS: Final[dict[str, dict[str, Rule]]] = {
+    "Pod": {
+        "spec": POD_SPEC,
+        "status": members({
+            **kept("phase", "reason"), "nominatedNodeName": alias,
+            "conditions": each(
+                members(kept("type", "status", "reason")), lambda one: one.get("type") in ("PodScheduled", "Ready")
+            ),
+        }),
+    },
+    "Node": {
+        "spec": members({"taints": TAINTS, "unschedulable": plain}),
+        "status": members({
+            "capacity": amounts, "allocatable": amounts,
+            "conditions": each(members(kept("type", "status")), lambda one: one.get("type") == "Ready"),
+        }),
+    },
+    "Provisioner": {
+        "spec": members({
+            **kept("weight", "consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired"),
+            "limits": members({"resources": amounts}), "requirements": EXPRESSIONS, "labels": labels, "taints": TAINTS,
+            "startupTaints": TAINTS, "kubeletConfiguration": KUBELET, "providerRef": NAME, "provider": TEMPLATE,
+        }),
+    },
+    "AWSNodeTemplate": {"spec": TEMPLATE},
+    "DaemonSet": {
+        "spec": members({
+            "selector": SELECTOR,
+            "template": members({"metadata": members({"labels": labels}), "spec": POD_SPEC}),
+        }),
+    },
+    "PodDisruptionBudget": {
+        "spec": members({"selector": SELECTOR}), "status": members(kept("disruptionsAllowed", "observedGeneration")),
+    },
+    "PersistentVolumeClaim": {
+        "spec": members({**kept("accessModes", "resources"), "storageClassName": alias, "volumeName": alias}),
+    },
+    "PersistentVolume": {
+        "spec": members({
+            **kept("capacity", "accessModes"), "storageClassName": alias,
+            "claimRef": members({"namespace": alias, "name": alias}),
+            "nodeAffinity": members({"required": NODE_SELECTOR}), "csi": members({"driver": driver}),
+            **dict.fromkeys(IN_TREE, members({})),
+        }),
+        "status": members(kept("phase")),
+    },
+    "StorageClass": {
+        "provisioner": driver, "volumeBindingMode": plain,
+        "allowedTopologies": each(members({"matchLabelExpressions": each(keyed())})),
+    },
+    "CSINode": {"spec": members({"drivers": each(members({"name": driver, "allocatable": plain}))})},
+    "Namespace": {},
+    "Service": {
+        "spec": members({
+            **kept("type", "trafficDistribution"), "selector": labels,
+            "clusterIP": lambda value, _: value if value == "None" else None,
+        }),
+    },
+}  # fmt: skip
+"""The members of each kind that a dump has, beside `metadata`; other kinds are left out."""
 
 
 def anonymous(documents: Iterable[Document], names: Pseudonyms) -> list[dict[str, Any]]:
     """Return anonymous copies of all objects whose kind a dump has."""
-    made = map(Anonymizer(names).anonymous, documents)
-    return [each for each in made if each is not None]
+    every = {kind: members({**kept("apiVersion", "kind"), "metadata": METADATA, **own}) for kind, own in KINDS.items()}
+    return [every[kind](one, names) for one in documents if (kind := text(one.get("kind"))) in every]
