@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
 from controller.aws.api import tags as tagging
@@ -24,6 +26,12 @@ Check = tuple[str, Callable[[], Any]]
 NAME = "karpenter.k8s.aws/dry-run"
 PARAMETER = "/aws/service/eks/optimized-ami/1.30/amazon-linux-2/recommended/image_id"
 """Any public parameter: it need not exist."""
+
+
+_DESCRIBES = (
+    "DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSubnets", "DescribeSecurityGroups",
+    "DescribeImages", "DescribeInstances", "DescribeFleets", "DescribeLaunchTemplates", "DescribeSpotPriceHistory",
+)  # fmt: skip
 
 
 def check_permissions(clients: Clients, settings: Settings) -> tuple[str, ...]:
@@ -48,15 +56,9 @@ def check_permissions(clients: Clients, settings: Settings) -> tuple[str, ...]:
 def _vital(clients: Clients, settings: Settings) -> Iterator[Check]:
     ec2 = clients.ec2
     tags = tagging.as_list(tagging.ownership(settings.cluster_name, "dry-run"))
-    yield "ec2:DescribeInstanceTypes", lambda: ec2.describe_instance_types(DryRun=True)
-    yield "ec2:DescribeInstanceTypeOfferings", lambda: ec2.describe_instance_type_offerings(DryRun=True)
-    yield "ec2:DescribeSubnets", lambda: ec2.describe_subnets(DryRun=True)
-    yield "ec2:DescribeSecurityGroups", lambda: ec2.describe_security_groups(DryRun=True)
-    yield "ec2:DescribeImages", lambda: ec2.describe_images(DryRun=True, Owners=["self"])
-    yield "ec2:DescribeInstances", lambda: ec2.describe_instances(DryRun=True)
-    yield "ec2:DescribeFleets", lambda: ec2.describe_fleets(DryRun=True)
-    yield "ec2:DescribeLaunchTemplates", lambda: ec2.describe_launch_templates(DryRun=True)
-    yield "ec2:DescribeSpotPriceHistory", lambda: ec2.describe_spot_price_history(DryRun=True)
+    for action in _DESCRIBES:
+        owners = {"Owners": ["self"]} if action == "DescribeImages" else {}
+        yield f"ec2:{action}", partial(getattr(ec2, xform_name(action)), DryRun=True, **owners)
     yield (
         "ec2:CreateLaunchTemplate",
         lambda: ec2.create_launch_template(

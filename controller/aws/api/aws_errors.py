@@ -26,21 +26,12 @@ from controller.errors import (
     NodeTemplateError,
 )
 
-CAPACITY_CODES = frozenset(
-    {
-        "InsufficientInstanceCapacity",
-        "InsufficientCapacityOnOutpost",
-        "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "InstanceLimitExceeded",
-        "InsufficientFreeAddressesInSubnet",
-        "MaxSpotInstanceCountExceeded",
-        "SpotMaxPriceTooLow",
-        "UnfulfillableCapacity",
-        "Unsupported",
-        "VcpuLimitExceeded",
-    }
-)
+# fmt: off
+CAPACITY_CODES = frozenset({
+    "InsufficientInstanceCapacity", "InsufficientCapacityOnOutpost", "InsufficientHostCapacity",
+    "InsufficientReservedInstanceCapacity", "InstanceLimitExceeded", "InsufficientFreeAddressesInSubnet",
+    "MaxSpotInstanceCountExceeded", "SpotMaxPriceTooLow", "UnfulfillableCapacity", "Unsupported", "VcpuLimitExceeded",
+})
 """The offering has no capacity for a while. Karpenter v0.27 knew five of these codes; on the others its launch failed
 without trying other offerings."""
 
@@ -51,65 +42,34 @@ InvalidFleetConfiguration for a type that the zone does not sell, even where Des
 NO_ADDRESSES = "InsufficientFreeAddressesInSubnet"
 FLEET_NOT_FOUND_CODES = frozenset({"InvalidFleetId.NotFound", "InvalidFleetId"})
 NOT_FOUND_CODES = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
-TEMPLATE_NOT_FOUND_CODES = frozenset(
-    {
-        "InvalidLaunchTemplateName.NotFoundException",
-        "InvalidLaunchTemplateId.NotFound",
-        "InvalidLaunchTemplateId.NotFoundException",
-    }
-)
+TEMPLATE_NOT_FOUND_CODES = frozenset({
+    "InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound",
+    "InvalidLaunchTemplateId.NotFoundException",
+})
 TEMPLATE_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
 TOKEN_MISMATCH_CODES = frozenset({"IdempotentParameterMismatch", "InvalidClientToken.Mismatch"})
-THROTTLED_CODES = frozenset(
-    {
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "TooManyRequestsException",
-        "EC2ThrottledException",
-        "PriorRequestNotComplete",
-        "SlowDown",
-        "BandwidthLimitExceeded",
-    }
-)
+THROTTLED_CODES = frozenset({
+    "RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled",
+    "RequestThrottledException", "TooManyRequestsException", "EC2ThrottledException", "PriorRequestNotComplete",
+    "SlowDown", "BandwidthLimitExceeded",
+})
 UNAUTHORIZED_CODES = frozenset(
     {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "UnauthorizedAccess", "OptInRequired"}
 )
-CREDENTIAL_CODES = frozenset(
-    {
-        "AuthFailure",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "RequestExpired",
-        "InvalidClientTokenId",
-        "InvalidIdentityToken",
-        "UnrecognizedClientException",
-        "SignatureDoesNotMatch",
-        "IncompleteSignature",
-        "MissingAuthenticationToken",
-    }
-)
+CREDENTIAL_CODES = frozenset({
+    "AuthFailure", "ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidClientTokenId",
+    "InvalidIdentityToken", "UnrecognizedClientException", "SignatureDoesNotMatch", "IncompleteSignature",
+    "MissingAuthenticationToken",
+})
 NO_SPOT_ROLE = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
-TEMPLATE_CODES = frozenset(
-    {
-        "InvalidAMIID.NotFound",
-        "InvalidAMIID.Malformed",
-        "InvalidAMIID.Unavailable",
-        "InvalidBlockDeviceMapping",
-        "InvalidGroup.NotFound",
-        "InvalidIamInstanceProfile.NotFound",
-        "InvalidKeyPair.NotFound",
-        "InvalidSecurityGroupID.NotFound",
-        "InvalidSnapshot.NotFound",
-        "InvalidSubnetID.NotFound",
-        "InvalidUserData.Malformed",
-        "ParameterNotFound",
-    }
-)
+TEMPLATE_CODES = TEMPLATE_NOT_FOUND_CODES | {
+    "InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable", "InvalidBlockDeviceMapping",
+    "InvalidGroup.NotFound", "InvalidIamInstanceProfile.NotFound", "InvalidKeyPair.NotFound",
+    "InvalidSecurityGroupID.NotFound", "InvalidSnapshot.NotFound", "InvalidSubnetID.NotFound",
+    "InvalidUserData.Malformed", "ParameterNotFound",
+}
 """The node template refers to something that AWS does not know; its author has to correct it."""
+# fmt: on
 
 TRANSIENT_CODES = frozenset(
     {"", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout"}
@@ -162,21 +122,25 @@ def translate(error: Exception, action: str, subject: str = "") -> CloudError:
     return by_code(code, f"{target}: {code}: {error.response.get('Error', {}).get('Message', '')}", action)
 
 
+_BY_CODE: tuple[tuple[frozenset[str], type[CloudError], str], ...] = (
+    (
+        frozenset({NO_SPOT_ROLE}),
+        CloudUnauthorizedError,
+        "; the account has no role for spot: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+    ),
+    (UNAUTHORIZED_CODES, CloudUnauthorizedError, "; allow {action} in the policy of the controller's role"),
+    (CREDENTIAL_CODES, CloudUnauthorizedError, "; the controller's credentials are expired or not valid"),
+    (THROTTLED_CODES, CloudThrottledError, "; it is tried again later"),
+    (CAPACITY_CODES, InsufficientCapacityError, ""),
+    (NOT_FOUND_CODES, InstanceNotFoundError, ""),
+    (TEMPLATE_CODES, NodeTemplateError, "; correct the AWSNodeTemplate"),
+)
+"""The error of an API error code, and the remedy."""
+
+
 def by_code(code: str, message: str, action: str) -> CloudError:
     """The CloudError for an API error code, with the remedy."""
-    if code == NO_SPOT_ROLE:
-        remedy = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
-        return CloudUnauthorizedError(f"{message}; the account has no role for spot: {remedy}", code)
-    if code in UNAUTHORIZED_CODES:
-        return CloudUnauthorizedError(f"{message}; allow {action} in the policy of the controller's role", code)
-    if code in CREDENTIAL_CODES:
-        return CloudUnauthorizedError(f"{message}; the controller's credentials are expired or not valid", code)
-    if code in THROTTLED_CODES:
-        return CloudThrottledError(f"{message}; it is tried again later", code)
-    if code in CAPACITY_CODES:
-        return InsufficientCapacityError(message, code)
-    if code in NOT_FOUND_CODES:
-        return InstanceNotFoundError(message, code)
-    if code in TEMPLATE_CODES or code in TEMPLATE_NOT_FOUND_CODES:
-        return NodeTemplateError(f"{message}; correct the AWSNodeTemplate", code)
+    for codes, error, remedy in _BY_CODE:
+        if code in codes:
+            return error(message + remedy.format(action=action), code)
     return CloudError(message, code)

@@ -89,41 +89,30 @@ class TypeInfo:
             keys.ARCH: self.architecture,
             keys.OS: "linux",
             keys.REGION: region,
-            keys.INSTANCE_CPU: str(self.vcpus),
-            keys.INSTANCE_MEMORY: str(self.memory_mib),
-            keys.INSTANCE_PODS: str(pods),
+            keys.INSTANCE_CPU: self.vcpus,
+            keys.INSTANCE_MEMORY: self.memory_mib,
+            keys.INSTANCE_PODS: pods,
             keys.INSTANCE_HYPERVISOR: self.hypervisor,
             keys.INSTANCE_ENCRYPTION: "true" if self.encryption_in_transit else "false",
             keys.INSTANCE_FAMILY: self.family,
             keys.INSTANCE_SIZE: self.size,
+            keys.INSTANCE_CATEGORY: self.category,
+            keys.INSTANCE_GENERATION: self.generation,
+            keys.INSTANCE_NETWORK_BANDWIDTH: self.bandwidth_mbps,
+            keys.INSTANCE_LOCAL_NVME: self.local_nvme_gb,
         }
-        if self.category is not None:
-            labels[keys.INSTANCE_CATEGORY] = self.category
-            labels[keys.INSTANCE_GENERATION] = str(self.generation)
-        if self.bandwidth_mbps is not None:
-            labels[keys.INSTANCE_NETWORK_BANDWIDTH] = str(self.bandwidth_mbps)
-        if self.local_nvme_gb is not None:
-            labels[keys.INSTANCE_LOCAL_NVME] = str(self.local_nvme_gb)
-        labels.update(self._device_labels())
-        return labels
-
-    def _device_labels(self) -> dict[str, str]:
-        labels: dict[str, str] = {}
         if len(self.gpus) == 1:
             gpu = self.gpus[0]
             labels[keys.INSTANCE_GPU_NAME] = _label_value(gpu.name)
             labels[keys.INSTANCE_GPU_MANUFACTURER] = _label_value(gpu.manufacturer)
-            labels[keys.INSTANCE_GPU_COUNT] = str(gpu.count)
-            labels[keys.INSTANCE_GPU_MEMORY] = str(gpu.memory_mib)
-        devices = self.gpus or self.accelerators
-        if len(devices) == 1:
-            device = devices[0]
-            labels[keys.INSTANCE_ACCELERATOR_NAME] = _label_value(device.name)
-            labels[keys.INSTANCE_ACCELERATOR_MANUFACTURER] = _label_value(device.manufacturer)
-            labels[keys.INSTANCE_ACCELERATOR_COUNT] = str(device.count)
-            if device.memory_mib:
-                labels[keys.INSTANCE_ACCELERATOR_MEMORY] = str(device.memory_mib)
-        return labels
+            labels[keys.INSTANCE_GPU_COUNT] = gpu.count
+            labels[keys.INSTANCE_GPU_MEMORY] = gpu.memory_mib
+        if len(devices := self.gpus or self.accelerators) == 1:
+            labels[keys.INSTANCE_ACCELERATOR_NAME] = _label_value(devices[0].name)
+            labels[keys.INSTANCE_ACCELERATOR_MANUFACTURER] = _label_value(devices[0].manufacturer)
+            labels[keys.INSTANCE_ACCELERATOR_COUNT] = devices[0].count
+            labels[keys.INSTANCE_ACCELERATOR_MEMORY] = devices[0].memory_mib or None
+        return {key: str(value) for key, value in labels.items() if value is not None}
 
 
 def parse_type(info: Mapping[str, Any]) -> TypeInfo:

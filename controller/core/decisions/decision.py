@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -67,36 +67,30 @@ class Entry:
 
     def document(self) -> dict[str, Any]:
         """Return the entry for JSON, without empty members."""
-        own = self.decision
-        document: dict[str, Any] = {
-            "number": self.number,
-            "at": self.at,
-            "kind": own.kind,
-            "method": own.method,
-            "action": own.action,
-            "subject": own.subject,
-            "provisioner": own.provisioner,
-            "reason": own.reason,
-            "inputs": own.inputs,
-            "pricePerHourBefore": _rounded(own.price_before),
-            "pricePerHourAfter": _rounded(own.price_after),
-            "pods": list(own.pods),
-            "podCount": own.pod_count or None,
-            "details": dict(own.details),
-            "times": self.times if self.times > 1 else None,
-            "lastAt": self.last_at if self.times > 1 else None,
-        }
-        known = {key: value for key, value in document.items() if value not in (None, "", [], {})}
-        return {**self.unknown, **known}
+        repeated = {"times": self.times, "lastAt": self.last_at} if self.times > 1 else {}
+        own = {key: write(getattr(self.decision, name)) for key, (name, _, write) in _MEMBERS.items()}
+        known: dict[str, Any] = {"number": self.number, "at": self.at, **own, **repeated}
+        return {**self.unknown, **{key: value for key, value in known.items() if value not in (None, "", [], {})}}
 
 
-_MEMBERS: Final = frozenset(
-    {
-        *("number", "at", "times", "lastAt"),
-        *("kind", "method", "action", "subject", "provisioner", "reason", "inputs", "details"),
-        *("pricePerHourBefore", "pricePerHourAfter", "pods", "podCount"),
-    }
-)
+def _price(value: Any) -> float | None:
+    return None if value is None else number(value)
+
+
+def _written_price(price: float | None) -> float | None:
+    return None if price is None else round(price, 5)
+
+
+_MEMBERS: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
+    **{key: (key, str, str) for key in ("kind", "method", "action", "subject", "provisioner", "reason", "inputs")},
+    "pricePerHourBefore": ("price_before", _price, _written_price),
+    "pricePerHourAfter": ("price_after", _price, _written_price),
+    "pods": ("pods", lambda names: tuple(map(str, names)), list),
+    "podCount": ("pod_count", whole, lambda count: count or None),
+    "details": ("details", lambda facts: FrozenMap({str(k): str(v) for k, v in dict(facts).items()}), dict),
+}
+"""Of a decision, by the member of the JSON: its field, and how the member is read and written."""
+_OF_ENTRY: Final = ("number", "at", "times", "lastAt")
 
 
 def entry_of(document: Mapping[str, Any]) -> Entry:
@@ -105,24 +99,12 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
         kind = document["kind"]
         if kind not in KINDS:
             raise ValueError(f"kind {kind!r} is none of {', '.join(KINDS)}")
-        decision = Decision(
-            kind=kind,
-            method=str(document["method"]),
-            subject=str(document["subject"]),
-            reason=str(document.get("reason", "")),
-            provisioner=str(document.get("provisioner", "")),
-            inputs=str(document.get("inputs", "")),
-            price_before=_number(document.get("pricePerHourBefore")),
-            price_after=_number(document.get("pricePerHourAfter")),
-            pods=tuple(map(str, document.get("pods", ()))),
-            pod_count=whole(document.get("podCount", 0)),
-            action=str(document.get("action", "")),
-            details=FrozenMap({str(key): str(value) for key, value in dict(document.get("details", {})).items()}),
-        )
+        given = {name: read(document[key]) for key, (name, read, _) in _MEMBERS.items() if key in document}
+        decision = Decision(**{"reason": "", **given})
         at = number(document.get("at", 0.0))
         times, last_at = whole(document.get("times", 1)), number(document.get("lastAt", at))
-        unknown = FrozenMap({name: value for name, value in document.items() if name not in _MEMBERS})
-        return Entry(whole(document["number"]), at, decision, times, last_at, unknown)
+        unknown = {name: value for name, value in document.items() if name not in _MEMBERS and name not in _OF_ENTRY}
+        return Entry(whole(document["number"]), at, decision, times, last_at, FrozenMap(unknown))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no decision: {type(error).__name__}: {error}") from error
 
@@ -162,23 +144,15 @@ def launch_details(outcome: LaunchOutcome) -> FrozenMap[str, str]:
 def node_details(node: StateNode) -> FrozenMap[str, str]:
     """Return instance, type, zone and capacity type of a node."""
     own = node.node
-    details = {
-        "instance": own.provider_id.rpartition("/")[2],
-        "instance_type": own.instance_type,
-        "zone": own.zone,
-        "capacity_type": own.capacity_type,
-    }
+    place = {"instance_type": own.instance_type, "zone": own.zone, "capacity_type": own.capacity_type}
+    details = {"instance": own.provider_id.rpartition("/")[2], **place}
     return FrozenMap({name: text for name, text in details.items() if text})
 
 
 def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
     """Return instance, type, zone and capacity type of an instance."""
-    return FrozenMap(
-        instance=instance.id,
-        instance_type=instance.instance_type,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-    )
+    place = {"zone": instance.zone, "capacity_type": instance.capacity_type}
+    return FrozenMap(instance=instance.id, instance_type=instance.instance_type, **place)
 
 
 def shortened(decision: Decision) -> Decision:
@@ -225,11 +199,3 @@ def _offerings(catalog: Catalog) -> Iterable[str]:
         for entry in catalog[name]:
             offered = ";".join(f"{o.zone} {o.capacity_type} {o.price:g} {o.available:d}" for o in entry.offerings)
             yield f"type {name} {entry.name} {offered}"
-
-
-def _rounded(price: float | None) -> float | None:
-    return None if price is None else round(price, 5)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else number(value)
