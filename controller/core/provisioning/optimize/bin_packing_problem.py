@@ -270,14 +270,15 @@ class BinPackingProblem:
         takes = counts @ self.requests[:, self.dense :]
         return np.asarray(takes / np.maximum(self.capacity[0, self.dense :], 1.0))
 
-    def existing_groups(self) -> list[Ints]:
-        """Group existing nodes by the item types they let in and by their scarcest resource: bins of the program."""
+    def existing_groups(self, rows: Ints) -> list[Ints]:
+        """Group these existing nodes by the item types they let in and by their scarcest resource: bins of the
+        program."""
         # shares: E x dense, free room as a part of what all units request; lean: in powers of two of the scarcest.
         shares = self.room[:, : self.dense] * self.inverse_sum
         leanest = np.maximum(np.where(self.inverse_sum > 0, shares, np.inf).min(axis=1, keepdims=True), 1e-12)
         lean = np.clip(np.round(np.log2(np.maximum(shares, 1e-12) / leanest)), 0, LEAN).astype(np.int8)
         groups: dict[bytes, list[int]] = defaultdict(list)
-        for row in np.flatnonzero(self.open_to.any(axis=1)).tolist():
+        for row in rows[self.open_to[rows].any(axis=1)].tolist():
             groups[self.existing[row].tobytes() + lean[row].tobytes()].append(row)
         return [np.array(rows, dtype=np.int64) for rows in groups.values()]
 

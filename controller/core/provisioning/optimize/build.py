@@ -39,6 +39,11 @@ HOST_BOUND = 0.7
 """Host rules decide the number of nodes if one of them needs more than this part of the nodes still to open."""
 MODEST = 1.5
 """Where host rules decide the number of nodes, each may cost this many times an even share of the worth left."""
+MOST_PARTS, FEWEST_OF_A_PART = 24, 12
+"""Parts in which existing nodes are filled, each by new prices, and nodes of a part at least."""
+FOR_PRICES = 0.25
+"""Part of all work that the prices of those parts may take."""
+GOLDEN_RATIO = 0.6180339887498949
 LOST = 1e6
 """$/hour that a unit left out costs in the objective: more than any node."""
 
@@ -147,8 +152,7 @@ class Builder:
         for one in kept:
             self._add_new(one.number, one.units, 1)
         if len(problem.room) and problem.open_to.any():
-            prices = Prices(problem, self.counts, self.lefts, existing=True, work=self.work)
-            self.fill_existing(prices, strategy, np.arange(len(problem.room)))
+            self._fill_all_existing(strategy)
         if self.pace.goes_on():
             self.pace.start_opening(problem.size(self.counts))
             self._open_all(strategy)
@@ -162,10 +166,23 @@ class Builder:
         bins = [one if one.existing else Bin(False, cheapest[id(one.units)], one.units) for one in self.bins]
         return Packing(bins, self.counts)
 
+    def _fill_all_existing(self, strategy: FillStrategy) -> None:
+        """Fill the existing nodes part by part, each by prices for all that is left, on it and on those after it."""
+        rows = _mixed(len(self.problem.room))
+        place, parts = 0, max(1, min(MOST_PARTS, len(rows) // FEWEST_OF_A_PART))
+        while place < len(rows) and self.counts.any() and self.pace.goes_on():
+            before = self.work.done
+            prices = Prices(self.problem, self.counts, self.lefts, self.work, rows[place:])
+            if not place:
+                parts = max(1, int(min(parts, FOR_PRICES * self.work.allowed / max(1e-9, self.work.done - before))))
+            part = np.sort(rows[place : place + math.ceil(len(rows) / parts)])
+            self.fill_existing(prices, strategy, part)
+            place += len(part)
+
     def _open_all(self, strategy: FillStrategy) -> None:
         """Open new nodes for all units left, by prices that are renewed as the worth left shrinks."""
         while self.counts.any():
-            prices = Prices(self.problem, self.counts, self.lefts, existing=False, work=self.work)
+            prices = Prices(self.problem, self.counts, self.lefts, self.work)
             before = float(self.counts.sum())
             self.counts -= prices.spared
             self.open_until(REFRESH * float(self.counts @ prices.worth), prices, strategy)
@@ -318,3 +335,8 @@ class Builder:
         ratio = np.minimum(prices.reach[usable], rest) / prices.cost[bin_types[usable]]
         picked = usable[np.argsort(-ratio, kind="stable")[: self.pace.candidates]]
         return bin_types[picked], prices.bin_type_prices[picked]
+
+
+def _mixed(count: int) -> Ints:
+    """Return the numbers below `count` in a fixed order in which any stretch is a sample of them all."""
+    return np.argsort(np.arange(count) * GOLDEN_RATIO % 1.0, kind="stable")

@@ -7,6 +7,7 @@ bin types that come closest to being used.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -34,6 +35,9 @@ BINDING = 0.8
 """A host rule is a column if its units need more than this part of the nodes that the program is expected to use."""
 
 
+NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+
 class Prices:
     """The linear program's optimum for `counts` (D units), as prices.
 
@@ -45,14 +49,14 @@ class Prices:
     """
 
     def __init__(
-        self, problem: BinPackingProblem, counts: Floats, lefts: list[float], *, existing: bool, work: WorkBudget
+        self, problem: BinPackingProblem, counts: Floats, lefts: list[float], work: WorkBudget, existing: Ints = NO_ROWS
     ) -> None:
-        """lefts: what is left of each limit. existing: whether existing nodes take units, too."""
+        """lefts: what is left of each limit. existing: rows of the existing nodes that take units, too."""
         self.problem = problem
         self.counts = counts.copy()
         self.lefts = list(lefts)
         self.work = work
-        self.groups = problem.existing_groups() if existing else []
+        self.groups = problem.existing_groups(existing) if len(existing) else []
         self.group_of = {int(row): number for number, rows in enumerate(self.groups) for row in rows}
         self.optimum, columns = self._optimum()
         optimum = self.optimum

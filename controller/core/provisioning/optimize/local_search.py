@@ -60,8 +60,7 @@ class Search:
         self.strategies = strategies
         self.work = work
         self.lefts = [limit.left for limit in problem.limits]
-        existing = bool(len(problem.room)) and bool(problem.open_to.any())
-        self.prices = Prices(problem, problem.counts, self.lefts, existing=existing, work=work)
+        self.prices = Prices(problem, problem.counts, self.lefts, work, np.arange(len(problem.room)))
         self.incumbent = Packing(start.bins, start.left.copy())
         self.neighbourhood = self._tabulate()
         self._spend(start.bins, 1.0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
 from controller.core.api import labels as keys
+from controller.core.api.pod import Pod
 from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
@@ -19,6 +21,7 @@ from tests.factories import (
     ZONES,
     instance_type,
     node,
+    pending_pod,
     pending_pods,
     problem,
     provisioner,
@@ -84,6 +87,26 @@ def test_free_room_on_nodes_that_exist_is_used_before_new_nodes() -> None:
     free = half.allocatable["cpu"] // 1000 - 1
     plan = solved(problem(pending=pending_pods(free, requests={"cpu": "1"}), nodes=[half], catalog=C5A), REFINED)
     assert plan.new_nodes == ()
+
+
+def test_many_existing_nodes_are_filled_by_prices_of_what_is_left() -> None:
+    """Pods for 97 % of the cpu of 96 nodes of any shape: by one set of prices, 30 new cpus would be bought for them."""
+    chance = random.Random(1)
+    rooms = [(chance.randrange(4, 28) * 250, chance.randrange(4, 28) * 512) for _ in range(96)]
+    nodes = [node(allocatable={"cpu": f"{cpu}m", "memory": f"{memory}Mi", "pods": 58}) for cpu, memory in rooms]
+    pods, free = list[Pod](), [0.97 * sum(cpu for cpu, _ in rooms), 0.97 * sum(memory for _, memory in rooms)]
+    while True:
+        cpu, memory = chance.choice((250, 500, 1000, 2000)), chance.choice((512, 1024, 2048, 4096))
+        free = [free[0] - cpu, free[1] - memory]
+        if min(free) < 0:
+            break
+        pods.append(pending_pod(requests={"cpu": f"{cpu}m", "memory": f"{memory}Mi"}))
+    catalog = [
+        instance_type(name=f"m5.{size}", cpu=cpu, memory=f"{4 * cpu}Gi", price=0.05 * cpu)
+        for size, cpu in (("large", 2), ("xlarge", 4), ("2xlarge", 8))
+    ]
+    posed = problem(pending=pods, nodes=[state_node(node=each) for each in nodes], catalog=catalog)
+    assert solved(posed, REFINED).price_per_hour <= 0.05 * 16
 
 
 def test_limits_go_to_the_pods_that_depend_on_them() -> None:
