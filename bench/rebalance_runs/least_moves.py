@@ -20,7 +20,7 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.resource_space import Floats, Ints
 
-MOST_BRANCHES = 100
+MOST_BRANCHES = 2_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ ROUNDS = 14
 KEPT, LEARNED = 0.5, 0.5
 """Factors on a learned price from round to round: of the price so far, and of the new one."""
 MOST_KNOWN = 4
-"""The rounds end after this many that propose a set tried before, or none."""
+"""The rounds end after this many that propose a set tried before, or none; each asks for a cheaper fleet by what the
+best one exceeds the limit, as whole nodes may cost more than the program's fractions of them."""
 WORK, FEWEST_TRIALS, MOST_TRIALS = 5_000, 6, 60
 """Limits on the neighbouring sets that are tried: pods in total, and numbers of sets."""
 PROPOSAL_SECONDS, TRIAL_SECONDS = 1.0, 0.02
@@ -74,16 +75,18 @@ class _Search:
             return
         program = RemovalProgram(self.nodes, self.simulator)
         prices: dict[Hashable, float] = {}
-        known, work = 0, PROPOSAL_SECONDS * min(1.0, sum(len(node.pods) for node in self.nodes) / MANY)
+        known, aim = 0, self.most_cost
+        work = PROPOSAL_SECONDS * min(1.0, sum(len(node.pods) for node in self.nodes) / MANY)
         for _ in range(ROUNDS):
             staying = frozenset(self.stuck)
-            limit = max(self.most_cost, program.least_cost(prices, staying) * (1 + 1e-6))
+            limit = max(aim, program.least_cost(prices, staying) * (1 + 1e-6))
             removal = program.fewest_moves(limit, prices, staying)
             goes = () if removal is None else removal.goes
             if removal is None or frozenset(node.name for node in goes) in self.tried:
                 prices, known = {key: price / 2 for key, price in prices.items()}, known + 1
                 if known == MOST_KNOWN:
                     return
+                aim -= max(0.0, self.best.cost - self.most_cost)
                 continue
             outcome = self.plan(goes, work)
             if not outcome.problem:

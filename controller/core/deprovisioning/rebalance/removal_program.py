@@ -91,11 +91,14 @@ class RemovalProgram:
         """
         ceilings = np.array([float(node.name not in staying) for node in self._nodes])
         goes, new = program.columns(of_going, ceilings), program.columns(of_new)
-        most = self._free.sum(axis=1) + self._room
+        # In units of the largest amount of a resource: memory in bytes is too large for the solver beside 1.
+        taken = self._used + self._free
+        unit = np.maximum(1.0, np.maximum(taken.max(axis=1, initial=0.0), self._capacities.max(axis=1, initial=0.0)))
+        most = (self._free.sum(axis=1) + self._room) / unit
         rows = program.rows(np.full(len(most), -INFINITY), most)
-        for row, used, free, capacity in zip(rows, self._used, self._free, self._capacities, strict=True):
-            program.entries(np.full(len(goes), row), goes, used + free)
-            program.entries(np.full(len(new), row), new, -capacity)
+        for row, frees, holds in zip(rows, taken / unit[:, None], self._capacities / unit[:, None], strict=True):
+            program.entries(np.full(len(goes), row), goes, frees)
+            program.entries(np.full(len(new), row), new, -holds)
         return goes, new
 
     def _learned(self, prices: Mapping[Hashable, float]) -> Floats:
