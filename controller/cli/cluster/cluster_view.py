@@ -106,7 +106,7 @@ def build_cluster_view(
 ) -> ClusterView:
     """Build the view from objects. Nodes that are still starting get the allocatable of their instance type.
 
-    `now` (Unix seconds; of a dump, when it was taken): nodes that are not well by then are no room (see room.py).
+    `now` (Unix seconds; of a dump, when it was taken): nodes that are not well by then are no room (see effective.py).
     """
     cluster, settings = cluster_of(objects.located)
     cluster.snapshot()

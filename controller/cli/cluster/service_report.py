@@ -10,8 +10,7 @@ from controller.core.api.labels import ZONE
 from controller.core.api.pod import Pod
 from controller.core.state.snapshot import Snapshot
 from controller.core.zones.hints import ZoneCPU, zone_cpu
-from controller.core.zones.service_zones import ServiceZones, service_zones
-from controller.core.zones.services import Service, endpoint_zones
+from controller.core.zones.services import Service, ServiceZones, endpoint_zones, service_zones
 
 
 def present_cpu(snapshot: Snapshot) -> ZoneCPU:

@@ -13,14 +13,16 @@ from controller.cli.explain.subjects import not_found
 from controller.cli.formatting import percent
 from controller.core.api.quantity import format_quantity
 from controller.core.zones.hints import ZoneCPU
-from controller.core.zones.service_zones import ServiceZones, service_zones, zones_in_words
 from controller.core.zones.services import (
     SERVICE_NAME,
     Routing,
     Service,
+    ServiceZones,
     SliceEndpoints,
     endpoint_zones,
+    service_zones,
     slice_endpoints,
+    zones_in_words,
 )
 from controller.errors import ForbiddenError, NotFoundError
 from controller.kube.client import KubeClient

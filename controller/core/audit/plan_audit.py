@@ -251,8 +251,7 @@ class _Audit:
             if placement.node in places:
                 waiting += [(pod, places[placement.node]) for pod in self._known(placement.pods)]
         for index, planned in enumerate(self.plan.new_nodes):
-            kind = self.types.get((planned.provisioner, planned.offering.instance_type))
-            if kind is None:
+            if (kind := self.types.get((planned.provisioner, planned.offering.instance_type))) is None:
                 continue
             name = _planned_name(index)
             place = Place(name, self._planned_labels(planned, kind, planned.offering, name), planned.taints)
@@ -265,8 +264,7 @@ class _Audit:
         self, planned: PlannedNode, kind: InstanceType, offering: PricedOffering, hostname: str
     ) -> dict[str, str]:
         """Return the labels that the node will have if the fleet gives this offering."""
-        own = self.type_labels.get((planned.provisioner, kind.name))
-        if own is None:
+        if (own := self.type_labels.get((planned.provisioner, kind.name))) is None:
             single = {
                 key: next(iter(requirement.values))
                 for key, requirement in kind.requirements.items()

@@ -93,7 +93,7 @@ class Repair:
         return _NEVER if ill is None else _Due(ill.due_at, ill.text(now), sick=True)
 
     def _late(self, candidate: Candidate) -> _Due:
-        """Judge a node that is not initialized: due once it missed its deadline (core/state/room.py)."""
+        """Judge a node that is not initialized: due once it missed its deadline (core/state/effective.py)."""
         node = candidate.node.node
         if not candidate.node.no_room or not joined(node) or (node.ready and candidate.pods):
             return _NEVER  # a node that never joined is for garbage collection

@@ -66,8 +66,7 @@ def parse_headroom(text: str) -> tuple[Headroom, ...]:
 
 def headroom_pods(provisioner: Provisioner, snapshot: Snapshot, now: float) -> tuple[Pod, ...]:
     """Return the units that the Provisioner asks for at `now` (Unix seconds), MOST_UNITS at most. Raises ValueError."""
-    text = provisioner.object_annotations.get(HEADROOM_ANNOTATION)
-    if text is None:
+    if (text := provisioner.object_annotations.get(HEADROOM_ANNOTATION)) is None:
         return ()
     units: list[Pod] = []
     for index, entry in enumerate(parse_headroom(text)):

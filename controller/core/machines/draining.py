@@ -1,4 +1,4 @@
-"""Draining: which pods of a leaving node to evict next.
+"""Draining: which pods of a leaving node to evict next, and which of its volumes to wait for.
 
 Four tiers, each evicted after the one before it is gone: ordinary pods, ordinary daemons, critical pods, critical
 daemons (as in later Karpenter versions; v0.27 has two tiers). Four sorts of pods neither are evicted nor hold the node:
@@ -25,6 +25,7 @@ from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import parse_time
 from controller.core.scheduling.taints import tolerates
+from controller.core.state.snapshot import Snapshot
 
 STUCK_TERMINATING_SECONDS = 60.0
 """A pod counts as stuck this long after metadata.deletionTimestamp, which includes the grace period (as in v0.27)."""
@@ -124,3 +125,22 @@ def holds(pod: Pod, now: float) -> bool:
 def _tier(pod: Pod) -> int:
     critical = pod.spec.priority_class_name in CRITICAL_CLASSES
     return 2 * critical + pod.daemon
+
+
+def attached(
+    attachments: Iterable[Mapping[str, Any]], pods: Iterable[Pod], snapshot: Snapshot, now: float
+) -> tuple[str, ...]:
+    """Return names of volumes still attached to a drained node, sorted. attachments: its VolumeAttachments.
+
+    While the instance runs, the CSI driver detaches them in seconds (later Karpenter versions wait too). Kubernetes
+    detaches those of a node that is gone only after `maxWaitForUnmountDuration` (6 minutes), while their pods wait.
+    Volumes of `pods` that stay until the node's end (daemons and static pods) do not count: they are never detached.
+    """
+    claims = {(pod.namespace, volume.claim_name) for pod in pods if not holds(pod, now) for volume in pod.volumes}
+    kept = {name for name, volume in snapshot.volumes.items() if volume.claim in claims}
+    return tuple(sorted(name for name in map(_volume, attachments) if name not in kept))
+
+
+def _volume(attachment: Mapping[str, Any]) -> str:
+    source = attachment["spec"].get("source") or {}
+    return str(source.get("persistentVolumeName") or attachment["metadata"]["name"])

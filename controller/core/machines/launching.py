@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from itertools import count
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT
 from controller.core.api.node import Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.api.pod import Resources
+from controller.core.api.pod import Pod, PodKey, PodSpec, Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType, LaunchRequest, PricedOffering
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.machines.provisioner_limits import exceeded_by, total
 from controller.core.provisioning.plan import PlannedNode
+from controller.core.provisioning.pods.relaxation import required_choices
+from controller.core.scheduling.requirements import Requirements
+from controller.core.scheduling.taints import ON_DEMAND_TAINT
 from controller.core.state.snapshot import Snapshot
 
 
@@ -85,8 +89,7 @@ def allot(
     granted: list[PlannedNode] = []
     refused: dict[int, str] = {}
     for index, node in enumerate(planned):
-        entry = types.get(node.offering.instance_type)
-        if entry is None:
+        if (entry := types.get(node.offering.instance_type)) is None:
             refused[index] = f"{node.offering.instance_type} is not in the catalog any more"
             continue
         refused[index] = exceeded_by(provisioner, used, entry.capacity)
@@ -109,8 +112,7 @@ def _offerings(
     base = types[node.offering.instance_type].capacity
 
     def fits(offering: PricedOffering) -> bool:
-        entry = types.get(offering.instance_type)
-        if entry is None:
+        if (entry := types.get(offering.instance_type)) is None:
             return False
         return all(entry.capacity.get(name, 0) - base.get(name, 0) <= extra for name, extra in spare.items())
 
@@ -148,3 +150,24 @@ def launch_request(
         node_taints=node_taints,
         opens_with=opens_with,
     )
+
+
+def node_taints(planned: PlannedNode, pods: Mapping[PodKey, Pod]) -> tuple[Taint, ...]:
+    """Return the taint, if the node is on demand because some of its pods must be; `pods`: those of the plan.
+
+    kube-scheduler prefers the emptiest node: without the taint, pods that may run on spot would take the room that was
+    planned for pods which may not, and these would then need another on-demand node (ADR 79).
+    """
+    if planned.offering.capacity_type != ON_DEMAND or _allow_spot(planned.requirements):
+        return ()
+    specs = {id(spec): spec for spec in (pods[key].spec for key in planned.pods if key in pods)}
+    return (ON_DEMAND_TAINT,) if any(map(_must_be_on_demand, specs.values())) else ()
+
+
+def _must_be_on_demand(spec: PodSpec) -> bool:
+    """Return whether a pod's node selector or required node affinity excludes spot."""
+    return any(not any(map(_allow_spot, terms)) for terms in required_choices(spec))
+
+
+def _allow_spot(requirements: Requirements) -> bool:
+    return CAPACITY_TYPE not in requirements or requirements[CAPACITY_TYPE].accepts(SPOT)

@@ -23,11 +23,10 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
 from controller.core.state.change import Change
 from controller.core.state.claim_resolution import Resolution, resolve
-from controller.core.state.effective import effective_taints, filled, with_devices, without
+from controller.core.state.effective import effective_taints, end_of_room, filled, with_devices, without
 from controller.core.state.evictions import STORAGE, StorageEvictions
 from controller.core.state.kinds import ALWAYS_SERVED, KINDS
 from controller.core.state.nominations import Nominations
-from controller.core.state.room import end_of_room
 from controller.core.state.snapshot import InvalidObject, Snapshot, StateNode
 from controller.core.state.store import Delta, Store
 
@@ -225,8 +224,7 @@ class Cluster:
         nodes: Mapping[str, Node] = self._stores["Node"].values()
         unsorted = False
         for name in self._touched:
-            node = nodes.get(name)
-            if node is None:
+            if (node := nodes.get(name)) is None:
                 self._state_nodes.pop(name, None)
                 self._room_ends.pop(name, None)
                 self._known_since.pop(name, None)

@@ -1,4 +1,4 @@
-"""Resources and taints that scheduling may assume of a node that is not initialized yet.
+"""What scheduling may assume of a node: resources and taints before its initialization, and until when it is room.
 
 As in Karpenter v0.27: until one of our nodes is initialized, its instance type stands in for what the kubelet
 has not reported, and its Provisioner's startup taints are expected to be removed.
@@ -6,9 +6,12 @@ has not reported, and its Provisioner's startup taints are expected to be remove
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
+from typing import Final
 
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
 from controller.core.api.node import UNSCHEDULABLE, Node, Taint
 from controller.core.api.pod import Resources
 from controller.core.cloud import InstanceType
@@ -71,3 +74,50 @@ def filled(own: Resources, of_type: Resources) -> Resources:
     """Fill entries of `own` that are missing or zero from the instance type."""
     gaps = {name: amount for name, amount in of_type.items() if amount and not own.get(name)}
     return FrozenMap({**own, **gaps}) if gaps else own
+
+
+NOT_READY_GRACE_SECONDS: Final = 120.0
+"""Shorter than the 300 s after which Kubernetes evicts the pods of a node that is not Ready: where they go is planned
+without the node."""
+GRACE_SECONDS: Final = 300.0
+"""Least time to become Ready for a node that joined late, or that a new leader sees for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfRoom:
+    """When and why a node takes no more pods. `at`: Unix seconds; infinite: never."""
+
+    at: float = math.inf
+    because: str = ""
+
+
+NEVER: Final = EndOfRoom()
+
+
+def end_of_room(node: Node, initialization_seconds: float, known_since: float) -> EndOfRoom:
+    """Return when the node stops counting as room, if it stays as it is: it is not Ready, or not initialized, too long.
+
+    kube-scheduler binds no pod to such a node, so pods that a plan puts there would stay pending. Short absences (a
+    restarted kubelet, a reboot) launch nothing, nor does missing data: a node without a Ready condition, or without the
+    time of its transition, still counts. known_since: when it was first seen, Unix seconds.
+    """
+    if PROVISIONER_NAME in node.labels and node.labels.get(INITIALIZED) != "true":
+        at = _initialization_deadline(node, initialization_seconds, known_since)
+        return EndOfRoom(at, f"it was not initialized within {int(initialization_seconds)} s")
+    since = node.not_ready_since
+    if since is None:
+        return NEVER
+    return EndOfRoom(since + NOT_READY_GRACE_SECONDS, f"it has not been Ready for {int(NOT_READY_GRACE_SECONDS)} s")
+
+
+def _initialization_deadline(node: Node, initialization_seconds: float, known_since: float) -> float:
+    """Return by when a node must be initialized, Unix seconds; infinite if its creation time is not known.
+
+    A node that this process has known only for a short time gets GRACE_SECONDS, independent of its age: if clocks
+    differ, each new node would be late at once, and another one launched for its pods.
+    """
+    if node.created <= 0:
+        return math.inf
+    joined = node.not_ready_since
+    latest = known_since if joined is None else max(known_since, joined)
+    return max(node.created + initialization_seconds, latest + GRACE_SECONDS)

@@ -43,7 +43,7 @@ class StateNode:
     nominated_until: float = 0.0
     marked_for_deletion: bool = False
     no_room: str = ""
-    """Why no pods are planned onto the node although it stays (see room.py); empty: it takes pods."""
+    """Why no pods are planned onto the node although it stays (see effective.py); empty: it takes pods."""
 
     @property
     def name(self) -> str:

@@ -107,5 +107,5 @@ class RepairReconciler:
 
 
 def _unwell(node: StateNode) -> bool:
-    """Return whether the node is unhealthy, or missed its deadline to be initialized (core/state/room.py)."""
+    """Return whether the node is unhealthy, or missed its deadline to be initialized (core/state/effective.py)."""
     return bool(node.node.unhealthy if node.initialized else node.no_room)

@@ -6,7 +6,10 @@ continues at the same step. A drain that a PodDisruptionBudget blocks delays no 
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -14,8 +17,7 @@ from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_pod
 from controller.core.api.pod import Pod
-from controller.core.machines.detachment import attached
-from controller.core.machines.draining import cordon, deadline, grace_period_seconds, holds, next_step
+from controller.core.machines.draining import attached, cordon, deadline, grace_period_seconds, holds, next_step
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     ConflictError,
@@ -25,15 +27,49 @@ from controller.errors import (
     NotFoundError,
     TooManyRequestsError,
 )
+from controller.kube.client import KubeClient
 from controller.kube.events import ObjectRef
-from controller.kube.resources import NODES, PODS
+from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
 from controller.machines.removals import Departure, finalizing
 from controller.reconcilers.context import ReconcilerContext
-from controller.reconcilers.nodes.shared_attachments import Attachments
-from controller.runtime.executors import Job
+from controller.runtime.executors import Job, Lock
 from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.runtime.metrics import TERMINATION_TIME
 from controller.telemetry.structured_logging import pod_names
+
+
+class Attachments:
+    """VolumeAttachments, listed once for all nodes of a pass, when the first of them asks. Thread-safe.
+
+    The API has no selector by node. A list that is a pass old errs towards waiting: a volume may be detached by now.
+    """
+
+    def __init__(self, kube: KubeClient) -> None:
+        self._kube = kube
+        self._lock = Lock()
+        self._by_node: dict[str, list[Mapping[str, Any]]] | None = None
+        self._error: KubeError | None = None
+
+    def of(self, node_name: str) -> Sequence[Mapping[str, Any]]:
+        """Return those of one node. Raises KubeError, to every caller, if they cannot be listed."""
+        with self._lock:
+            if self._by_node is None and self._error is None:
+                self._list()
+            if self._by_node is None:
+                assert self._error is not None
+                raise copy.copy(self._error)  # threads must not share a traceback
+            return self._by_node.get(node_name, ())
+
+    def _list(self) -> None:
+        try:
+            documents = self._kube.list(VOLUME_ATTACHMENTS)
+        except KubeError as error:
+            self._error = error
+            return
+        self._by_node = {}
+        for each in documents:
+            self._by_node.setdefault(str((each.get("spec") or {}).get("nodeName")), []).append(each)
+
 
 WORKERS = 30
 """Nodes handled concurrently. Their calls to EC2 are merged, and each waits for the others of its batch: with more

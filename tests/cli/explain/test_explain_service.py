@@ -14,8 +14,7 @@ from controller.cli.explain.explain_service import as_seen, explain_service
 from controller.cli.inputs.files import LocatedObject
 from controller.cli.inputs.objects import Objects
 from controller.core.zones.hints import ZoneCPU
-from controller.core.zones.service_zones import service_zones
-from controller.core.zones.services import SliceEndpoints, parse_service
+from controller.core.zones.services import SliceEndpoints, parse_service, service_zones
 from controller.kube.client import KubeClient
 from tests.cli.cluster_files import ON_DEMAND
 from tests.cli.conftest import Run, Write, answer, container

@@ -7,7 +7,7 @@ from typing import Any
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import PodVolume, Toleration
 from controller.core.api.workloads import PersistentVolume
-from controller.core.machines.detachment import attached
+from controller.core.machines.draining import attached
 from tests import factories
 
 NOW = 1_700_000_000.0

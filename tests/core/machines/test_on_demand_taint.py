@@ -10,7 +10,7 @@ from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import NodeSelectorTerm, Pod, PreferredTerm, SelectorRequirement
 from controller.core.cloud import PricedOffering
-from controller.core.machines.on_demand_taint import node_taints
+from controller.core.machines.launching import node_taints
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.scheduling.requirements import Requirements
 from controller.core.scheduling.taints import ON_DEMAND_TAINT

@@ -31,8 +31,7 @@ from controller.kube.resources import (
     VOLUME_ATTACHMENTS,
     Resource,
 )
-from controller.reconcilers.nodes.shared_attachments import Attachments
-from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler, TerminationTimes
+from controller.reconcilers.nodes.termination_reconciler import Attachments, TerminationReconciler, TerminationTimes
 from controller.runtime.loops import BackoffTimes
 from tests.core.instances import cloud_instance
 from tests.reconcilers.conftest import DEADLINE_SECONDS, World

@@ -64,15 +64,13 @@ class LabelColumns:
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
         """Return a code per row, and the label value of each code."""
-        column = self._columns.get(key)
-        if column is None:
+        if (column := self._columns.get(key)) is None:
             column = self._columns[key] = encode(self._values_of(key))
         return column
 
     def accepts(self, requirement: Requirement) -> Bools:
         """Return for each row whether it satisfies the requirement. Shared: do not change it."""
-        answer = self._answers.get(requirement)
-        if answer is None:
+        if (answer := self._answers.get(requirement)) is None:
             codes, values = self.column(requirement.key)
             table = np.fromiter((value_accepts(value, requirement) for value in values), np.bool_, len(values))
             answer = table[codes] if self._rows else np.zeros(0, np.bool_)

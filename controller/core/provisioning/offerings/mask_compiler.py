@@ -9,11 +9,88 @@ import numpy as np
 
 from controller.core.api.pod import Toleration
 from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
-from controller.core.provisioning.offerings.label_signatures import LabelSignatures
+from controller.core.provisioning.offerings.label_masks import LabelValue
 from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
-from controller.core.provisioning.resource_space import Bits, Bools, Floats
-from controller.core.scheduling.requirements import Requirements
+from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
+from controller.core.scheduling.requirements import Requirement, Requirements
+
+NOTHING = Requirements()
+
+
+class LabelSignatures:
+    """Requirements of a node's pods on labels that its Provisioner leaves open, interned as small integers.
+
+    0: no requirement, as for all where every node option has one value per label; -1: a contradiction. base: T
+    signatures of the values that Provisioner and instance type of a node option leave possible.
+    """
+
+    def __init__(self, catalog: CompiledCatalog) -> None:
+        self._catalog = catalog
+        self._ids: dict[Requirements, int] = {NOTHING: 0}
+        self._sets: list[Requirements] = [NOTHING]
+        self._merged: dict[tuple[int, int], int] = {}
+        self.base = self._bases()
+
+    def _bases(self) -> Ints:
+        keys = sorted(self._catalog.open_keys)
+        columns = [self._catalog.columns.column(key) for key in keys]
+        signatures = np.zeros(len(self._catalog), dtype=np.int64)
+        if not columns:
+            return signatures
+        # Node options with equal codes of all open labels (T x labels) have one signature.
+        known: dict[tuple[int, ...], int] = {}
+        for row, codes in enumerate(np.stack([codes for codes, _ in columns], axis=1).tolist()):
+            if (signature := known.get(tuple(codes))) is None:
+                values = [values[code] for (_, values), code in zip(columns, codes, strict=True)]
+                parts = [_as_requirement(key, value) for key, value in zip(keys, values, strict=True)]
+                signature = known[tuple(codes)] = self._intern(Requirements(parts))
+            signatures[row] = signature
+        return signatures
+
+    def _intern(self, requirements: Requirements) -> int:
+        if (signature := self._ids.get(requirements)) is None:
+            signature = self._ids[requirements] = len(self._sets)
+            self._sets.append(requirements)
+        return signature
+
+    def of(self, requirements: Requirements) -> int:
+        """Return the signature of these requirements, those on other keys left out;
+        -1 if they contradict each other."""
+        parts = [r for key, r in requirements.items() if key in self._catalog.open_keys]
+        if not parts:
+            return 0
+        return self._intern(Requirements(parts)) if all(part.satisfiable for part in parts) else -1
+
+    def requirements(self, signature: int) -> Requirements:
+        """Return the requirement set behind a signature."""
+        return self._sets[signature]
+
+    def merge(self, one: int, two: int) -> int:
+        """Return the signature of both together, or -1."""
+        if two == 0 or one == two:
+            return one
+        if one <= 0:
+            return two if one == 0 else -1
+        key = (one, two)
+        if (merged := self._merged.get(key)) is None:
+            both = self._sets[one].intersection(self._sets[two])
+            merged = self._intern(both) if all(r.satisfiable for r in both.values()) else -1
+            self._merged[key] = merged
+        return merged
+
+    def compatible(self, rows: Ints, signature: int) -> Bools:
+        """Return for each signature of `rows` whether it can be merged with `signature`."""
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        fine = [self.merge(int(one), signature) >= 0 for one in distinct]
+        return np.array(fine, dtype=np.bool_)[inverse] if fine else np.zeros(0, np.bool_)
+
+
+def _as_requirement(key: str, value: LabelValue) -> Requirement:
+    if isinstance(value, Requirement):
+        return value
+    return Requirement.of(key, "DoesNotExist") if value is None else Requirement.of(key, "In", (value,))
+
 
 Tolerations = tuple[tuple[tuple[Toleration, ...], bool], ...]
 """Tolerations of several pods, all of which must suffice; with each whether the pods avoid PreferNoSchedule taints."""
@@ -68,8 +145,7 @@ class MaskCompiler:
         """
         tolerations = tolerations or ((level.tolerations, level.avoids_preferred_taints),)
         key = (choices, tolerations, pins)
-        mask = self._masks.get(key)
-        if mask is None:
+        if (mask := self._masks.get(key)) is None:
             mask = self._masks[key] = self._compile(choices, pins, tolerations)
         return mask
 
@@ -77,8 +153,7 @@ class MaskCompiler:
         """Return the part of a mask within these offering bits (T) and existing nodes (E flags)."""
         bits, existing = mask.bits & bits, mask.existing & existing
         key = (mask.index, bits.tobytes(), existing.tobytes())
-        narrowed = self._masks.get(key)
-        if narrowed is None:
+        if (narrowed := self._masks.get(key)) is None:
             narrowed = self._masks[key] = replace(
                 mask,
                 index=len(self._masks),
@@ -91,8 +166,7 @@ class MaskCompiler:
 
     def prices(self, mask: Mask) -> Floats:
         """Return T costs in $/hour: the cheapest offering of each option that the mask allows; infinite if none."""
-        prices = self._prices.get(mask.index)
-        if prices is None:
+        if (prices := self._prices.get(mask.index)) is None:
             prices = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
         return prices
 

@@ -41,8 +41,7 @@ class ClusterNodes:
 
     def term(self, requirements: Requirements) -> Bools:
         """Return for each node whether its labels satisfy the requirements."""
-        rows = self._terms.get(requirements)
-        if rows is None:
+        if (rows := self._terms.get(requirements)) is None:
             rows = np.ones(len(self.nodes), dtype=np.bool_)
             for requirement in requirements.values():
                 rows = rows & self.columns.accepts(requirement)
@@ -59,8 +58,7 @@ class ClusterNodes:
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
         """Return for each node whether these tolerations cover its taints."""
         key = (tolerations, preferences)
-        rows = self._tolerated.get(key)
-        if rows is None:
+        if (rows := self._tolerated.get(key)) is None:
             fine = [untolerated(taints, tolerations, preferences=preferences) is None for taints in self._taints]
             rows = np.array(fine, dtype=np.bool_)[self._taint_codes] if fine else np.zeros(0, np.bool_)
             self._tolerated[key] = rows

@@ -234,8 +234,7 @@ class OptionTable:
 
     def resources(self, space: ResourceSpace) -> tuple[Floats, Floats]:
         """Return the capacity and allocatable, R x T, of empty nodes without daemons and slots."""
-        arrays = self._resources.get(space.names)
-        if arrays is None:
+        if (arrays := self._resources.get(space.names)) is None:
             kinds = {id(t): t for t in self.types}
             position = {key: index for index, key in enumerate(kinds)}
             take = np.array([position[id(t)] for t in self.types], dtype=np.int64)
@@ -267,8 +266,7 @@ class OptionTable:
 
     def term_bits(self, requirements: Requirements) -> Bits:
         """Return T sets of offering bits: the offerings whose nodes satisfy the requirements."""
-        bits = self._terms.get(requirements)
-        if bits is None:
+        if (bits := self._terms.get(requirements)) is None:
             rows = np.ones(len(self.types), dtype=np.bool_)
             for key, requirement in requirements.items():
                 if key not in OFFERING_LABELS:
@@ -287,8 +285,7 @@ class OptionTable:
     def tolerated(self, tolerations: tuple[Toleration, ...], *, preferences: bool = False) -> Bools:
         """Return T flags: whether these tolerations cover the Provisioner's taints."""
         key = (tolerations, preferences)
-        rows = self._tolerated.get(key)
-        if rows is None:
+        if (rows := self._tolerated.get(key)) is None:
             fine = [untolerated(p.provisioner.taints, tolerations, preferences=preferences) is None for p in self.pools]
             rows = np.array(fine, dtype=np.bool_)[self.pool_of] if self.types else np.zeros(0, np.bool_)
             self._tolerated[key] = rows

@@ -108,8 +108,7 @@ class SnapshotIndex:
 
     def free(self, space: ResourceSpace) -> Floats:
         """Return R x C: allocatable less the requests of the node's pods; slot columns are 0."""
-        free = self._free.get(space.names)
-        if free is None:
+        if (free := self._free.get(space.names)) is None:
             allocatable = space.matrix(node.allocatable for node in self.nodes)
             free = self._free[space.names] = allocatable - self._used(space)
         return free

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from controller.core.provisioning.offerings.mask_compiler import Mask
@@ -43,6 +43,23 @@ class Item:
         return not self.mask.launchable
 
 
+class UnitQueue:
+    """The units of an item that are not taken yet, in the order in which plans assign them to its rows."""
+
+    def __init__(self, item: Item) -> None:
+        self._left = [(allocation, allocation.count) for allocation in reversed(item.allocations)]
+
+    def take(self, count: int) -> Iterator[tuple[Allocation, int]]:
+        """Take the next `count` units: yield their allocations, each with the number of its units."""
+        while count:
+            allocation, units = self._left.pop()
+            some = min(count, units)
+            if units > some:
+                self._left.append((allocation, units - some))
+            count -= some
+            yield allocation, some
+
+
 def make_items(allocations: Iterable[Allocation], scale: Floats) -> list[Item]:
     """Merge allocations into items: first those that only existing nodes can take, then the largest units.
 
@@ -54,8 +71,7 @@ def make_items(allocations: Iterable[Allocation], scale: Floats) -> list[Item]:
         bundle = allocation.bundle
         shared = bundle.shared_volumes
         key = (allocation.mask.index, bundle.request_key, bundle.rules.identity, shared)
-        item = items.get(key)
-        if item is None:
+        if (item := items.get(key)) is None:
             item = items[key] = Item(len(items), allocation.mask, bundle.request, bundle.rules.host, shared, [])
             if bundle.request_key not in sizes:
                 largest = float((bundle.request * scale).max(initial=0.0))

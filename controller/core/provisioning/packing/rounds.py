@@ -5,7 +5,7 @@ Rounds go on until nothing more can be placed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,9 +14,8 @@ from controller.core.api import labels
 from controller.core.api.pod import Resources
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.packing.items import Item, make_items
-from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.packing.packer import Packer, Placement
 from controller.core.provisioning.packing.shrinking import shrink
-from controller.core.provisioning.packing.withdrawal import Share, follows, in_domain, remove, shares
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
@@ -190,8 +189,7 @@ class Rounds:
 
     def _request(self, pod_class: PodClass) -> tuple[Floats, bytes]:
         """Return the requests as a vector (R), and as bytes to compare them by."""
-        request = self._requests.get(pod_class.requests)
-        if request is None:
+        if (request := self._requests.get(pod_class.requests)) is None:
             vector = self.masks.catalog.space.vector(pod_class.requests)
             request = self._requests[pod_class.requests] = (vector, vector.tobytes())
         return request
@@ -199,8 +197,7 @@ class Rounds:
     def _rules(self, members: tuple[BundleMember, ...]) -> RuleSet:
         """Return the rules of one pod of a class; classes with the same rules share the set."""
         own = self.topology.rules(members[0].pod_class, members[0].number)
-        rules = self._rule_sets.get(id(own))
-        if rules is None:
+        if (rules := self._rule_sets.get(id(own))) is None:
             rules = self._rule_sets[id(own)] = RuleSet.of(unit_rules(self.topology, members))
         return rules
 
@@ -364,3 +361,67 @@ def _scale(*tables: Floats) -> Floats:
     """Return R: one over the largest value in each row of these tables (R x nodes)."""
     largest = np.max([table.max(axis=1, initial=0.0) for table in tables], axis=0)
     return np.asarray(np.divide(1.0, largest, out=np.full(len(largest), 1e9), where=largest > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The units of one allocation that were placed: `units` of the item's."""
+
+    item: Item
+    allocation: Allocation
+    units: int
+
+
+def shares(packer: Packer) -> Iterator[Share]:
+    """Yield what was placed of each allocation, as the plan will assign it:
+    the item's units in the order of allocations."""
+    items = {id(placement.item): placement.item for placement in packer.placements}
+    for item in items.values():
+        left = item.placed
+        for allocation in item.allocations:
+            placed = min(left, allocation.count)
+            left -= placed
+            yield Share(item, allocation, placed)
+
+
+def in_domain(share: Share, group: TopologyGroup, domain: str, *, obeys: bool) -> bool:
+    """Return whether the units are in this domain and obey the group's rule, or are only counted by it."""
+    joint = share.allocation.domain
+    return joint is not None and any(
+        rule.group is group
+        and rule.obeys is obeys
+        and bool(rule.matched or rule.obeys)
+        and joint.values[place] == domain
+        for rule, place in share.allocation.bundle.rules.positioned
+    )
+
+
+def follows(share: Share, groups: Collection[int]) -> bool:
+    """Return whether the units obey an affinity over hosts of these groups (by index)."""
+    return any(rule.obeys and rule.group.index in groups for rule in share.allocation.bundle.rules.host)
+
+
+def remove(packer: Packer, share: Share, units: int) -> None:
+    """Remove units of a share from the rows that were filled last; the item's other units keep their order."""
+    share.allocation.count = share.units - units
+    share.item.placed -= units
+    kept: list[Placement] = []
+    for placement in reversed(packer.placements):
+        if placement.item is share.item and units:
+            units = _shorten(packer, placement, units)
+        if placement.rows:
+            kept.append(placement)
+    packer.placements = kept[::-1]
+
+
+def _shorten(packer: Packer, placement: Placement, units: int) -> int:
+    """Remove up to so many units of a placement; how many are still to remove."""
+    while units and placement.rows:
+        taken = min(units, placement.counts[-1])
+        packer.unplace(placement.item, placement.rows[-1], taken)
+        placement.counts[-1] -= taken
+        units -= taken
+        if not placement.counts[-1]:
+            placement.rows.pop()
+            placement.counts.pop()
+    return units

@@ -114,18 +114,15 @@ def classify(
     groups: dict[tuple[int, str, FrozenMap[str, str], VolumeNeeds | None], PodClass] = {}
     for replicas in pending:
         first = replicas.first
-        code = codes.get(id(first.spec))
-        if code is None:
+        if (code := codes.get(id(first.spec))) is None:
             code = codes[id(first.spec)] = known.setdefault(first.spec, len(known))
-        labels = projected.get(id(first.labels))
-        if labels is None:
+        if (labels := projected.get(id(first.labels))) is None:
             labels = FrozenMap({key: value for key, value in first.labels.items() if key in label_keys})
             projected[id(first.labels)] = labels
         volumes = needs.get(first.key, NO_VOLUMES) if first.volumes else NO_VOLUMES
         needed = volumes if first.volumes and volumes != NO_VOLUMES else None
         key = (code, first.namespace, labels, needed)
-        group = groups.get(key)
-        if group is None:
+        if (group := groups.get(key)) is None:
             group = groups[key] = PodClass(0, first.spec, first.namespace, labels, volumes)
         group.add(replicas)
     return _numbered(list(groups.values()))

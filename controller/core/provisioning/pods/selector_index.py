@@ -31,8 +31,7 @@ class SelectorIndex:
     def add(self, selector: LabelSelector | None, namespaces: Namespaces) -> int:
         """Return the number of a selector over namespaces."""
         key = (selector, namespaces)
-        number = self._ids.get(key)
-        if number is None:
+        if (number := self._ids.get(key)) is None:
             number = self._ids[key] = len(self._selectors)
             self._selectors.append(key)
             self._file(number, selector)
@@ -52,8 +51,7 @@ class SelectorIndex:
     def matching(self, namespace: str, labels: FrozenMap[str, str]) -> frozenset[int]:
         """Return the numbers of the selectors that match a pod of this namespace with these labels."""
         key = (namespace, labels)
-        numbers = self._answers.get(key)
-        if numbers is None:
+        if (numbers := self._answers.get(key)) is None:
             candidates = [number for pair in labels.items() for number in self._by_label.get(pair, ())]
             numbers = self._answers[key] = frozenset(
                 number for number in (*candidates, *self._others) if self._matches(number, namespace, labels)

@@ -13,11 +13,11 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
+from controller.core.provisioning.packing.items import UnitQueue
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.placed_pods import PlacedPods, PodSlice
 from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
-from controller.core.provisioning.topology.allocation import Allocation
 from controller.core.provisioning.topology.bundles import BundleMember
 from controller.core.scheduling.requirements import Requirement, Requirements
 
@@ -59,28 +59,17 @@ class Assembler:
 
     def _assign_pods(self) -> None:
         """Assign each class's pods, oldest first, to the rows that its items were placed on."""
-        sources: dict[int, list[tuple[Allocation, int]]] = {}
-        """By id of the item: the units that are not assigned yet, last first."""
+        left: dict[int, UnitQueue] = {}
+        """By id of the item."""
         for placement in self.packer.placements:
             item = placement.item
             self._mask[item.mask.index] = item.mask
-            if id(item) not in sources:
-                sources[id(item)] = [(allocation, allocation.count) for allocation in reversed(item.allocations)]
-            left = sources[id(item)]
+            if id(item) not in left:
+                left[id(item)] = UnitQueue(item)
             for row, count in zip(placement.rows, placement.counts, strict=True):
                 self._row_masks[row].add(item.mask.index)
-                taken: dict[int, int] = defaultdict(int)
-                members: dict[int, tuple[BundleMember, ...]] = {}
-                while count:
-                    allocation, units = left.pop()
-                    some = min(count, units)
-                    taken[id(allocation)] += some
-                    members[id(allocation)] = allocation.bundle.members
-                    count -= some
-                    if units > some:
-                        left.append((allocation, units - some))
-                for key, units in taken.items():
-                    self._assign(row, members[key], units)
+                for allocation, units in left[id(item)].take(count):
+                    self._assign(row, allocation.bundle.members, units)
 
     def _assign(self, row: int, members: tuple[BundleMember, ...], units: int) -> None:
         for member in members:
@@ -213,8 +202,7 @@ class Assembler:
         signatures, offered = self.packer.signatures, self.catalog.table.cheapest_first(pool)
         no_larger = self.packer.limits.no_larger(pool, option)
         key = (pool, masks, int(signatures.base[option]), option if no_larger is not None else -1)
-        allowed = self._allowing.get(key)
-        if allowed is None:
+        if (allowed := self._allowing.get(key)) is None:
             bits = np.bitwise_and.reduce([self._mask[index].bits for index in sorted(masks)])
             allowed = (bits[offered.option_ids] & offered.offering_bits) != 0
             if self.catalog.open_keys:
@@ -231,8 +219,7 @@ class Assembler:
     ) -> Requirements:
         """Return the requirements of the pool and of all masks; the offerings' own values where pods had OR terms."""
         key = (pool, masks, signature)
-        requirements = self._requirements.get(key)
-        if requirements is None:
+        if (requirements := self._requirements.get(key)) is None:
             requirements = self.catalog.pools[pool].requirements
             for index in sorted(masks):
                 requirements = requirements.intersection(self._mask[index].requirements)

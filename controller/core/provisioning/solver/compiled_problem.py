@@ -27,11 +27,10 @@ from controller.core.provisioning.pods.volume_needs import Volumes
 from controller.core.provisioning.problem import pod_key, pool_requirements
 from controller.core.provisioning.resource_space import ATTACHMENT, ResourceSpace
 from controller.core.provisioning.solver.preferences import Preferences, wishes
-from controller.core.provisioning.topology.domains import Domains
+from controller.core.provisioning.topology.domains import Domains, seed
 from controller.core.provisioning.topology.groups import Topology
 from controller.core.provisioning.topology.host_counts import HostCounts
 from controller.core.provisioning.topology.running_pods import RunningPods, selector_keys
-from controller.core.provisioning.topology.seeding import seed
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,8 +165,7 @@ class Preferences:
 
     def _launch(self, mask: Mask, request: Floats, most: float) -> float:
         key = (mask.index, request.tobytes(), most)
-        cost = self._costs.get(key)
-        if cost is None:
+        if (cost := self._costs.get(key)) is None:
             # T: a pod pays for the part of the node that it takes, at least for one of `most` equal parts.
             shares = np.maximum(self._shares(request), 1.0 / most)
             prices = self.masks.prices(mask)
@@ -177,8 +176,7 @@ class Preferences:
         """Return T: the part of an empty node that a pod takes, by its scarcest resource;
         infinite where it does not fit."""
         key = request.tobytes()
-        taken = self._taken.get(key)
-        if taken is None:
+        if (taken := self._taken.get(key)) is None:
             asked = request > 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 shares = (request[asked][:, None] / self.catalog.allocatable[asked]).max(axis=0, initial=0.0)

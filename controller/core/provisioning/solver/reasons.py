@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,12 +17,68 @@ from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.offerings.option_table import OFFERING_LABELS, Pool
+from controller.core.provisioning.offerings.snapshot_index import RunningPod
 from controller.core.provisioning.pods.relaxation import RelaxationLevel
 from controller.core.provisioning.pods.slots import is_slot
-from controller.core.provisioning.resource_space import Bools, Floats
+from controller.core.provisioning.resource_space import Bools, Floats, ResourceSpace
 from controller.core.provisioning.topology.groups import RuleKind, TopologyGroup, UnitRule
+from controller.core.provisioning.topology.running_pods import RunningPods
 from controller.core.scheduling.requirements import Requirement, Requirements
 from controller.core.scheduling.taints import untolerated
+
+PARTNERS_SHOWN = 3
+"""Matching pods that a reason names; of the others it gives the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """Explains pods with affinity over hosts whose matching pods run on nodes that cannot take them.
+
+    kube-scheduler binds pods one by one. It may bind the pod that a plan put beside this one to another node, which has
+    room for one of them only; from then on no new node can take this pod, and only a person can resolve that, by moving
+    pods. free: R x E, what the plan leaves free on existing nodes.
+    """
+
+    running_pods: RunningPods
+    existing: ExistingNodes
+    free: Floats
+    space: ResourceSpace
+
+    def reason(self, group: TopologyGroup, mask: Mask, request: Floats) -> str:
+        """Return why no node of a matching pod takes the pod (request: R); empty if no matching pod runs."""
+        if group.key.kind is not RuleKind.AFFINITY or group.key.key != labels.HOSTNAME:
+            return ""
+        partners = [one for one in self.running_pods.matching(group.key.selectors) if not one.pod.terminating]
+        if not partners:
+            return ""
+        shown = [
+            f"{one.pod.namespace}/{one.pod.name} on {self._hindrance(one, mask, request)}"
+            for one in partners[:PARTNERS_SHOWN]
+        ]
+        more = f" and {len(partners) - PARTNERS_SHOWN} more" if len(partners) > PARTNERS_SHOWN else ""
+        return (
+            f"its pod affinity over {group.key.key} asks for the node of a matching pod, and none takes it: "
+            f"{'; '.join(shown)}{more}. No new node helps: free room there, or cordon that node and delete the pod "
+            "it must run beside, so that both are placed on one node"
+        )
+
+    def _hindrance(self, one: RunningPod, mask: Mask, request: Floats) -> str:
+        name = self.running_pods.nodes[one.node].name
+        row = self.existing.rows.get(name)
+        if row is None:
+            return f"{name}, which takes no more pods"
+        if not mask.existing[row]:
+            return f"{name}, which its selectors or tolerations do not match"
+        short = np.flatnonzero(self.free[:, row] < request).tolist()
+        return f"{name} ({_lacks(self.space, short, self.free[:, row])})"
+
+
+def _lacks(space: ResourceSpace, short: Iterable[int], free: Floats) -> str:
+    names = [(space.names[int(column)], float(free[int(column)])) for column in short]
+    lacking = [f"{in_words(name, max(0, int(left)))} free" for name, left in names if not is_slot(name)]
+    lacking += ["a host port or volume attachment is taken" for name, _ in names if is_slot(name)][:1]
+    return ", ".join(lacking) or "other rules of its pods keep it away"
+
 
 SHOWN = 6
 """Values or names that a reason lists; of the others it gives the number."""
@@ -82,15 +138,15 @@ def _rule(rule: UnitRule) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Reasons:
     """Explains one compiled problem's unplaced pods."""
 
-    def __init__(self, catalog: CompiledCatalog, existing: ExistingNodes, limits: Limits) -> None:
-        self.catalog = catalog
-        self.existing = existing
-        self.limits = limits
-        self.limited: dict[str, str] = {}
-        """By Provisioner, the limit that keeps its nodes from the pods explained so far."""
+    catalog: CompiledCatalog
+    existing: ExistingNodes
+    limits: Limits
+    limited: dict[str, str] = field(default_factory=dict)
+    """By Provisioner, the limit that keeps its nodes from the pods explained so far."""
 
     def explain(self, question: Question, skipped: dict[str, str], topology: str = "") -> str:
         """Return one sentence for each Provisioner, and one for existing nodes.

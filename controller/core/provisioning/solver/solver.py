@@ -24,9 +24,8 @@ from controller.core.provisioning.plan import (
 from controller.core.provisioning.solver.assembly import Assembler
 from controller.core.provisioning.solver.commitments import within_commitments
 from controller.core.provisioning.solver.compiled_problem import CompiledProblem, compile_problem
-from controller.core.provisioning.solver.partners import Partners
 from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing, expected_cost, share_pools
-from controller.core.provisioning.solver.reasons import Question, Reasons, topology_reason
+from controller.core.provisioning.solver.reasons import Partners, Question, Reasons, topology_reason
 from controller.core.provisioning.solver.replica_exchange import Funds, pack_apart
 from controller.core.provisioning.solver.zone_shares import even_zones
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules

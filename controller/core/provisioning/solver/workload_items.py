@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from copy import copy
 from dataclasses import replace
 
-from controller.core.provisioning.packing.items import Item
+from controller.core.provisioning.packing.items import Item, UnitQueue
 from controller.core.provisioning.packing.packer import Packer, Placement
 from controller.core.provisioning.pods.pod_classes import PodClass, workload_of
 from controller.core.provisioning.topology.allocation import Allocation
@@ -35,8 +35,8 @@ class _Split:
     def __init__(self, together: set[int]) -> None:
         """together: indices of classes that have pods in units of several pods."""
         self._together = together
-        self._left: dict[int, list[tuple[Allocation, int]]] = {}
-        """By id of the item: the units not taken yet, last first."""
+        self._left: dict[int, UnitQueue] = {}
+        """By id of the item."""
         self._taken: Counter[int] = Counter()
         """Pods taken, by class index."""
         self._items: dict[ItemKey, Item] = {}
@@ -46,16 +46,11 @@ class _Split:
     def parts(self, placement: Placement) -> list[Placement]:
         """Return the placement of the item's parts."""
         item = placement.item
-        left = self._left.setdefault(id(item), [(each, each.count) for each in reversed(item.allocations)])
+        left = self._left.setdefault(id(item), UnitQueue(item))
         placed: defaultdict[int, Placement] = defaultdict(lambda: Placement(item, [], []))
         for row, count in zip(placement.rows, placement.counts, strict=True):
-            while count:
-                allocation, units = left.pop()
-                some = min(count, units)
-                if units > some:
-                    left.append((allocation, units - some))
-                count -= some
-                for part, number in self._of_workloads(item, allocation, some):
+            for allocation, units in left.take(count):
+                for part, number in self._of_workloads(item, allocation, units):
                     own = placed[id(part)]
                     own.item = part
                     own.rows.append(row)

@@ -135,8 +135,7 @@ class Allocator:
         base = self.masks.mask(bundle.level, bundle.choices, repelled, bundle.tolerations)
         filters = self._filters(bundle) if self.style.certain_counts else ()
         key = (base.index, bundle.request_key, bundle.rules.keys, bundle.rules.label_required, filters)
-        domains = self._joint_domains.get(key)
-        if domains is None:
+        if (domains := self._joint_domains.get(key)) is None:
             narrow = partial(self.masks.mask, bundle.level, bundle.choices, tolerations=bundle.tolerations)
             domains = self._joint_domains[key] = self._find_domains(bundle, base, repelled, narrow, filters)
         return domains

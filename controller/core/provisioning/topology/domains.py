@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from controller.core.provisioning.offerings.label_masks import LabelValue
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
 from controller.core.provisioning.offerings.node_table import ClusterNodes
 from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
+from controller.core.provisioning.offerings.snapshot_index import RunningPod
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
-from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, TopologyGroup
+from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, Topology, TopologyGroup
+from controller.core.provisioning.topology.host_counts import HostCounts
 from controller.core.scheduling.requirements import Requirement
 
 PASSING, FAILING = "\0passing", "\0failing"
@@ -39,8 +41,7 @@ class Domains:
 
     def values(self, key: str, mask: Mask) -> list[str]:
         """Return the values of `key` on nodes that the mask allows, sorted. Shared: do not change it."""
-        values = self._values.get((key, mask.index))
-        if values is None:
+        if (values := self._values.get((key, mask.index))) is None:
             on_existing = _held(self.masks.existing.column(key), mask.existing)
             values = self._values[key, mask.index] = sorted(on_existing | self._launchable(key, mask.bits))
         return values
@@ -60,8 +61,7 @@ class Domains:
         0 where an existing node has room; infinite where no node holds it.
         """
         key = (mask.index, request.tobytes())
-        cost = self._costs.get(key)
-        if cost is None:
+        if (cost := self._costs.get(key)) is None:
             cost = self._costs[key] = self._cost(mask, request)
         return cost
 
@@ -121,8 +121,7 @@ class Domains:
     def _passing(self, node_filter: NodeFilter, mask: Mask) -> tuple[bool, bool]:
         """Return whether all, or some, of the nodes that the mask allows pass the filter."""
         key = (node_filter, mask.index)
-        answer = self._counted.get(key)
-        if answer is None:
+        if (answer := self._counted.get(key)) is None:
             bits, flags = self._filter(node_filter)
             passing = flags[self.masks.existing.places]
             surely = not (mask.bits & ~bits).any() and not (mask.existing & ~passing).any()
@@ -169,3 +168,44 @@ def _allowed(values: set[str], group: TopologyGroup) -> set[str]:
         for value in values
         if all(any(key not in term or term[key].accepts(value) for term in terms) for terms in choices)
     }
+
+
+def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[str, int]) -> None:
+    """Count running pods into every group. `rows`: by name, the row of each node that may take pods."""
+    nodes = topology.running_pods.nodes
+    for group in topology.groups.values():
+        counted = [one for one in topology.running_pods.matching(group.key.selectors) if _counts(group, one)]
+        if group.key.key == labels.HOSTNAME:
+            for one in counted:
+                group.max_matched[nodes[one.node].name] += 1
+                row = rows.get(nodes[one.node].name)
+                if row is not None:
+                    hosts.seed(group.index, row, 1, 0)
+        else:
+            _seed_domains(group, counted, domains)
+    for group, node in topology.repelling:
+        if group.key.key == labels.HOSTNAME:
+            row = rows.get(nodes[node].name)
+            if row is not None:
+                hosts.seed(group.index, row, 0, 1)
+        else:
+            value = nodes[node].node.labels.get(group.key.key)
+            if value is not None:
+                group.owners[value] += 1
+
+
+def _counts(group: TopologyGroup, one: RunningPod) -> bool:
+    """Return whether the group counts the pod: a terminating one still repels others, but nothing else relies on it."""
+    return group.key.kind is RuleKind.ANTI_AFFINITY or not one.pod.terminating
+
+
+def _seed_domains(group: TopologyGroup, running: list[RunningPod], domains: Domains) -> None:
+    codes, cells = domains.cluster_nodes.columns.column(group.key.key)
+    eligible = domains.eligible(group) if group.key.kind is RuleKind.SPREAD else None
+    for one in running:
+        if eligible is not None and not eligible[one.node]:
+            continue
+        value = cells[codes[one.node]]
+        if value is not None:
+            group.max_matched[str(value)] += 1
+            group.min_matched[str(value)] += 1

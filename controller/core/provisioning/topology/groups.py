@@ -178,8 +178,7 @@ class Topology:
             self.repelling.append((group, one.node))
 
     def _group(self, key: GroupKey) -> TopologyGroup:
-        group = self.groups.get(key)
-        if group is None:
+        if (group := self.groups.get(key)) is None:
             group = self.groups[key] = TopologyGroup(len(self.groups), key)
             self._of_selector[key.selectors[0]].append(group)
             self._listed.append(group)
@@ -258,8 +257,7 @@ class Topology:
         """
         matching = self.index.matching(pod_class.namespace, pod_class.labels)
         key = (matching, self._own[(pod_class.index, number)])
-        rules = self._unit_rules.get(key)
-        if rules is None:
+        if (rules := self._unit_rules.get(key)) is None:
             rules = self._unit_rules[key] = self._find_rules(*key)
         return rules
 

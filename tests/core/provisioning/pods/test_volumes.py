@@ -14,7 +14,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import NodeSelectorTerm, Pod, PodVolume
 from controller.core.api.workloads import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from controller.core.provisioning.plan import SchedulingProblem
-from controller.core.provisioning.pods.static_volumes import matched
+from controller.core.provisioning.pods.volume_needs import matched
 from tests.core.provisioning.plans import homes, in_zones, solved
 from tests.examples import examples
 from tests.factories import ZONES, node, pending_pod, problem, provisioner, requirement, running_pod, state_node
