@@ -11,16 +11,7 @@ from controller.core.api import labels
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.strict import did_you_mean, step
 from controller.core.scheduling.requirements import Requirements
-from controller.core.zones.balance import (
-    INTERVAL_ANNOTATION,
-    PREMIUM_ANNOTATION,
-    SCOPE_ANNOTATION,
-    SHARE_ANNOTATION,
-    read_interval,
-    read_premium,
-    read_scope,
-    read_share,
-)
+from controller.core.zones.balance import AIMS, INTERVAL_ANNOTATION, read_interval
 from controller.errors import Problem
 
 SHOWN: Final = 5
@@ -31,6 +22,13 @@ ALIKE: Final = 0.85
 """From this ratio of difflib on, a label key counts as misspelt."""
 KUBERNETES_NODE_DOMAIN: Final = "node.kubernetes.io"
 """A domain of Kubernetes in which users may set labels, as in Karpenter v0.27."""
+REMEDIES: Final = {
+    "max_share": "write a share above 0 and up to 1, such as 0.4",
+    "premium": "write a share of 0 or more, such as 0.05",
+    "cluster": "write provisioner or cluster",
+    "move_seconds": "write a duration, such as 30m, or 0",
+}
+"""By member of a `ZoneBalance`."""
 
 
 def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[str]) -> tuple[Problem, ...]:
@@ -126,16 +124,12 @@ def _limits(provisioner: Provisioner) -> Iterator[Problem]:
 
 def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:
     """Annotations of zone balance that cannot be read and so count as missing, or have no effect."""
-    for key, read, remedy in (
-        (SHARE_ANNOTATION, read_share, "write a share above 0 and up to 1, such as 0.4"),
-        (PREMIUM_ANNOTATION, read_premium, "write a share of 0 or more, such as 0.05"),
-        (SCOPE_ANNOTATION, read_scope, "write provisioner or cluster"),
-        (INTERVAL_ANNOTATION, read_interval, "write a duration, such as 30m, or 0"),
-    ):
+    for key, (name, read) in AIMS.items():
         value = provisioner.object_annotations.get(key)
         if value is not None and read(value) is None:
             shown = value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}..."
-            yield Problem(step("metadata.annotations", key), f"{shown!r} cannot be read and counts as missing", remedy)
+            what = f"{shown!r} cannot be read and counts as missing"
+            yield Problem(step("metadata.annotations", key), what, REMEDIES[name])
     interval = read_interval(provisioner.object_annotations.get(INTERVAL_ANNOTATION, ""))
     if interval and not provisioner.disruption.consolidation:
         what = "moves no node while consolidation is off"

@@ -113,18 +113,15 @@ def _launchable(name: str, snapshot: Snapshot) -> tuple[Provisioner, AWSNodeTemp
         return str(error)
 
 
+@dataclass(frozen=True, slots=True)
 class LaunchPipeline:
     """Launches of one loop, as many concurrently as `executor` has workers."""
 
-    def __init__(
-        self, launcher: Launcher, executor: Executor, stop: Flag, registrations: Executor | None = None
-    ) -> None:
-        """`registrations` creates the Nodes, so that no launch waits for writes to the API server; None: the launch's
-        own worker does."""
-        self._launcher = launcher
-        self._executor = executor
-        self._registrations = registrations
-        self._stop = stop
+    launcher: Launcher
+    executor: Executor
+    stop: Flag
+    registrations: Executor | None = None
+    """Creates the Nodes, so that no launch waits for writes to the API server; None: the launch's own worker does."""
 
     def begin(
         self, launches: Iterable[Launch], launched: Callable[[Launch, LaunchOutcome], None]
@@ -134,34 +131,34 @@ class LaunchPipeline:
         A job raises what `Launcher.create`, `Launcher.register` or `launched` raised, and StoppingError if the process
         stops before it.
         """
-        return tuple(_Chained(self._executor.submit(self._launch, launch, launched)) for launch in launches)
+        return tuple(_Chained(self.executor.submit(self._launch, launch, launched)) for launch in launches)
 
     def _launch(self, launch: Launch, launched: Callable[[Launch, LaunchOutcome], None]) -> Job[None]:
-        if self._stop.is_set():
+        if self.stop.is_set():
             raise StoppingError("the process stops; nothing is launched any more")
-        made = self._launcher.create(launch.request, launch.planned.pods)
-        executor = INLINE if self._registrations is None or self._stop.is_set() else self._registrations
+        made = self.launcher.create(launch.request, launch.planned.pods)
+        executor = INLINE if self.registrations is None or self.stop.is_set() else self.registrations
         return executor.submit(self._register, launch, made, launched)
 
     def _register(self, launch: Launch, made: Launched, launched: Callable[[Launch, LaunchOutcome], None]) -> None:
-        self._launcher.register(made, lambda instance: launched(launch, launch_outcome(launch.request, instance)))
+        self.launcher.register(made, lambda instance: launched(launch, launch_outcome(launch.request, instance)))
 
 
+@dataclass(frozen=True, slots=True)
 class _Chained:
     """A job that ends with the job that it begins."""
 
-    def __init__(self, first: Job[Job[None]]) -> None:
-        self._first = first
+    first: Job[Job[None]]
 
     def done(self) -> bool:
-        return self._first.done() and (self._first.exception() is not None or self._first.result().done())
+        return self.first.done() and (self.first.exception() is not None or self.first.result().done())
 
     def result(self, timeout: float | None = None) -> None:
-        self._first.result(timeout).result(timeout)
+        self.first.result(timeout).result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        error = self._first.exception(timeout)
-        return self._first.result().exception(timeout) if error is None else error
+        error = self.first.exception(timeout)
+        return self.first.result().exception(timeout) if error is None else error
 
 
 Failed = Callable[[Launch, BaseException], None]

@@ -85,13 +85,7 @@ class Launcher:
     """One per process. Thread-safe."""
 
     def __init__(
-        self,
-        *,
-        kube: KubeClient,
-        informers: Informers,
-        cloud: Cloud,
-        removals: Removals,
-        clock: Clock,
+        self, *, kube: KubeClient, informers: Informers, cloud: Cloud, removals: Removals, clock: Clock
     ) -> None:
         self._kube, self._informers, self._clock = kube, informers, clock
         self._cloud, self._removals = cloud, removals
@@ -374,15 +368,13 @@ class Launcher:
 
 
 def _lacking(node: Node, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the patch that gives a Node what it lacks of a launch's document; empty when that is nothing."""
+    """Return the patch that gives a Node what it lacks of a launch's document; empty when that is nothing.
+
+    The launch's own token replaces that of a call shared by several launches: a registration knows the tag alone.
+    """
     patch = missing_metadata(node, document)
     token = document["metadata"]["annotations"].get(LAUNCH_TOKEN)
-    return _with_token(patch, node, token) if token else patch  # a registration knows the tag alone
-
-
-def _with_token(patch: dict[str, Any], node: Node, token: str) -> dict[str, Any]:
-    """Add the launch's own token to the patch where the node has that of a call shared by several launches."""
-    if node.annotations.get(LAUNCH_TOKEN) == token:
+    if not token or node.annotations.get(LAUNCH_TOKEN) == token:
         return patch
     metadata = patch.get("metadata", {})
     annotations = {**metadata.get("annotations", {}), LAUNCH_TOKEN: token}

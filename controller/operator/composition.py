@@ -157,11 +157,7 @@ class Operator:
         cloud = measured_cloud(edges.cloud, self._recorder, edges.clock)
         edges.ledger.look = self._look
         removals = Removals(
-            kube=edges.kube,
-            cloud=cloud,
-            clock=edges.clock,
-            recorder=self._recorder,
-            cluster_arn=settings.cluster_arn,
+            kube=edges.kube, cloud=cloud, clock=edges.clock, recorder=self._recorder, cluster_arn=settings.cluster_arn
         )
         self._context = context = ReconcilerContext(
             settings=LiveSettings(settings),
@@ -171,11 +167,7 @@ class Operator:
             cloud=cloud,
             catalogs=Catalogs(cloud, edges.executors.executor("catalog", CATALOG_WORKERS)),
             launcher=Launcher(
-                kube=edges.kube,
-                informers=self.informers,
-                cloud=cloud,
-                removals=removals,
-                clock=edges.clock,
+                kube=edges.kube, informers=self.informers, cloud=cloud, removals=removals, clock=edges.clock
             ),
             removals=removals,
             clock=edges.clock,

@@ -11,14 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from controller.core.api.labels import NORMALIZED
 from controller.core.api.node import Taint
-from controller.core.api.pod import (
-    HostPort,
-    LabelSelector,
-    NodeSelectorTerm,
-    PodSpec,
-    SelectorRequirement,
-    Toleration,
-)
+from controller.core.api.pod import HostPort, LabelSelector, NodeSelectorTerm, PodSpec, SelectorRequirement, Toleration
 
 ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - what the API calls every address; nothing is bound here
 

@@ -86,11 +86,7 @@ def claimants(snapshot: Snapshot) -> list[StateNode]:
 
 
 def prove(
-    identity: CloudIdentity,
-    expected_arn: str,
-    nodes: Iterable[StateNode],
-    known: Collection[str],
-    now: float,
+    identity: CloudIdentity, expected_arn: str, nodes: Iterable[StateNode], known: Collection[str], now: float
 ) -> ClusterProof:
     """Judge whether this is the cluster of the settings and of its nodes.
 

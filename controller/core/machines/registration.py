@@ -57,10 +57,14 @@ def not_initialized_because(node: Node, provisioner: Provisioner, expected: Reso
 
 
 def registration_patch(
-    node: Node, provisioner: Provisioner, expected: Resources = EMPTY, from_instance: dict[str, Any] | None = None
+    node: Node,
+    provisioner: Provisioner,
+    expected: Resources | None = EMPTY,
+    from_instance: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One merge patch with all that the node lacks: finalizer, owner, labels of a self-registered node, initialized.
 
+    `expected`: as `not_initialized_because` takes it; None: not known yet, and the node is not labelled initialized.
     `from_instance` is the document of `node_documents.node_document` when the instance was looked up. Empty: nothing to
     do.
     """
@@ -72,11 +76,12 @@ def registration_patch(
             "ownerReferences": [owner_reference(provisioner)],
         }
     }
-    if node.labels.get(INITIALIZED) == "true":
+    initialized = node.labels.get(INITIALIZED) == "true"
+    if initialized:
         # What a user takes off a node that is in service stays off; the finalizer and the owner are ours.
         meta = wanted["metadata"]
         wanted = {"metadata": {key: meta[key] for key in ("finalizers", "ownerReferences")}}
     patch = missing_metadata(node, wanted)
-    if node.labels.get(INITIALIZED) != "true" and not not_initialized_because(node, provisioner, expected):
+    if not initialized and expected is not None and not not_initialized_because(node, provisioner, expected):
         patch.setdefault("metadata", {}).setdefault("labels", {})[INITIALIZED] = "true"
     return patch

@@ -14,12 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
 
-from controller.core.api.devices import (
-    ClaimSpec,
-    DeviceRequest,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
+from controller.core.api.devices import ClaimSpec, DeviceRequest, ResourceClaim, ResourceClaimTemplate
 from controller.core.api.frozen import EMPTY, FrozenMap
 from controller.core.api.labels import HOSTNAME
 from controller.core.api.pod import (
@@ -86,17 +81,16 @@ def _kept(pod: Pod, before: Pod | None) -> Pod:
     return before if same and before is not None else pod
 
 
+@dataclass
 class _Resolver:
-    def __init__(
-        self,
-        pods: Mapping[PodKey, Pod],
-        claims: Mapping[PodKey, ResourceClaim],
-        templates: Mapping[PodKey, ResourceClaimTemplate],
-        resources: Mapping[str, str],
-    ) -> None:
-        self._claims, self._templates, self._resources = claims, templates, resources
+    pods: Mapping[PodKey, Pod]
+    claims: Mapping[PodKey, ResourceClaim]
+    templates: Mapping[PodKey, ResourceClaimTemplate]
+    resources: Mapping[str, str]
+
+    def __post_init__(self) -> None:
         users: dict[PodKey, list[Pod]] = {}
-        for pod in pods.values():
+        for pod in self.pods.values():
             if not pod.terminal and (pod.node_name or not pod.terminating):
                 for reference in pod.spec.resource_claims:
                     if name := _claim_name(pod, reference):
@@ -108,7 +102,7 @@ class _Resolver:
     def held(self) -> Mapping[str, Resources]:
         """Return, by node, devices of allocated claims without a bound pod."""
         held: dict[str, Counter[str]] = {}
-        for key, claim in self._claims.items():
+        for key, claim in self.claims.items():
             node = claim.allocation.node_name if claim.allocation is not None else ""
             users = self._users.get(key, ())
             if node and not (users and users[0].node_name):
@@ -136,7 +130,7 @@ class _Resolver:
         followed: list[str] = []
         for reference in pod.spec.resource_claims:
             name = _claim_name(pod, reference)
-            claim = self._claims.get((pod.namespace, name))
+            claim = self.claims.get((pod.namespace, name))
             users = self._users.get((pod.namespace, name), ())
             bears = not users or users[0] is pod
             allocation = claim.allocation if claim is not None else None
@@ -160,7 +154,7 @@ class _Resolver:
 
     def _spec_of(self, pod: Pod, reference: PodClaim, claim: ResourceClaim | None) -> tuple[ClaimSpec, str]:
         """Return what the claim asks for, and by which object; for a bound pod, what its next claim will ask for."""
-        template = self._templates.get((pod.namespace, reference.template_name))
+        template = self.templates.get((pod.namespace, reference.template_name))
         if claim is not None and (template is None or not pod.node_name):
             return claim.spec, f"ResourceClaim {claim.namespace}/{claim.name}"
         named = reference.template_name or reference.claim_name
@@ -181,13 +175,13 @@ class _Resolver:
             chosen = next((each for each in alternatives if self._known(each)), None)
             if chosen is None:
                 raise _RefusedError("; ".join(self._refusal(each, of) for each in alternatives))
-            wanted[self._resources[chosen.device_class]] += chosen.count
+            wanted[self.resources[chosen.device_class]] += chosen.count
         if spec.constrained and wanted.total() > 1:
             raise _RefusedError(f"{of} has constraints between its devices, which only their driver knows")
         return wanted
 
     def _known(self, request: DeviceRequest) -> bool:
-        return not request.uncountable and request.device_class in self._resources
+        return not request.uncountable and request.device_class in self.resources
 
     def _refusal(self, request: DeviceRequest, of: str) -> str:
         if request.uncountable:
@@ -205,7 +199,7 @@ class _Resolver:
         """Extended resources that an allocated claim has; devices of other DeviceClasses are left out."""
         classes = {each.name: each.device_class for alternatives in claim.spec.requests for each in alternatives}
         given = claim.allocation.requests if claim.allocation is not None else ()
-        named = (self._resources.get(classes.get(request, "")) for request in given)
+        named = (self.resources.get(classes.get(request, "")) for request in given)
         return Counter(filter(None, named))
 
 

@@ -97,7 +97,7 @@ class Cluster:
     @property
     def synced(self) -> bool:
         """Every watched kind has been listed once."""
-        return all(self._stores[kind].synced for kind in self._watched)
+        return not self.unsynced()
 
     def unsynced(self) -> tuple[str, ...]:
         """Return the watched kinds that were not listed yet, sorted."""
@@ -138,17 +138,15 @@ class Cluster:
 
     def mark_for_deletion(self, names: Iterable[str]) -> None:
         """Mark nodes that will be removed: they take no more pods."""
-        for name in names:
-            if name not in self._marked:
-                self._marked.add(name)
-                self._touch(name)
+        new = set(names) - self._marked
+        self._marked |= new
+        self._touch_all(new)
 
     def unmark(self, names: Iterable[str]) -> None:
         """Remove the marks of these nodes."""
-        for name in names:
-            if name in self._marked:
-                self._marked.remove(name)
-                self._touch(name)
+        ended = self._marked.intersection(names)
+        self._marked -= ended
+        self._touch_all(ended)
 
     def set_instance_types(self, provisioner: str, instance_types: Mapping[str, InstanceType]) -> None:
         """Set the types, by name, that replace what the Provisioner's uninitialized nodes have not reported yet.
@@ -237,13 +235,9 @@ class Cluster:
         return FrozenMap(self._state_nodes)
 
     def _frozen_invalid(self) -> Mapping[tuple[str, str], InvalidObject]:
-        invalid = sorted(
-            ((kind, refused.name), refused)
-            for kind, store in self._stores.items()
-            for refused in store.invalid.values()
-        )
-        before = self._published.invalid
-        now = dict(invalid)
+        stores = self._stores.items()
+        found = {(kind, refused.name): refused for kind, store in stores for refused in store.invalid.values()}
+        before, now = self._published.invalid, dict(sorted(found.items()))
         return before if now == before else FrozenMap(now)
 
     def _state_node(self, node: Node) -> StateNode:

@@ -18,10 +18,7 @@ from controller.core.cloud import InstanceType
 from controller.core.scheduling.taints import ON_DEMAND_TAINT
 
 EPHEMERAL_TAINTS = frozenset(
-    {
-        ("node.kubernetes.io/not-ready", "", "NoSchedule"),
-        ("node.kubernetes.io/unreachable", "", "NoSchedule"),
-    }
+    {("node.kubernetes.io/not-ready", "", "NoSchedule"), ("node.kubernetes.io/unreachable", "", "NoSchedule")}
 )
 """(key, value, effect) of taints that the node controller adds and removes: no reason to launch another node."""
 CLOUD_CONTROLLER_TAINT = ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule")

@@ -69,6 +69,9 @@ class Store(Generic[K, V]):
         self._frozen: FrozenMap[K, V] = FrozenMap()
         self._dirty = False
         self._unsorted = False
+        self._deltas: list[Delta[K, V]] = []
+        """Of the change being applied, as `_refused`."""
+        self._refused: list[InvalidObject] = []
 
     def values(self) -> Mapping[K, V]:
         """Return the live values, in no particular order; not to be kept."""
@@ -87,21 +90,19 @@ class Store(Generic[K, V]):
 
     def apply(self, change: Change) -> tuple[list[Delta[K, V]], list[InvalidObject]]:
         """Apply a change. Returns the changed values, and the objects refused with a new error."""
-        deltas: list[Delta[K, V]] = []
-        refused: list[InvalidObject] = []
+        self._deltas, self._refused = [], []
         if change.type is ChangeType.REPLACED:
-            self._replace(change, deltas, refused)
+            self._replace(change)
             self.synced = True
         else:
             for document in change.objects:
-                self._apply_one(change.type, document, deltas, refused)
-        return deltas, refused
+                self._apply_one(change.type, document)
+        return self._deltas, self._refused
 
-    def _replace(self, change: Change, deltas: list[Delta[K, V]], refused: list[InvalidObject]) -> None:
+    def _replace(self, change: Change) -> None:
         listed: set[K] = set()
         for document in change.objects:
-            identity = self._identify(document, refused)
-            if identity is None:
+            if (identity := self._identify(document)) is None:
                 continue
             key, meta = identity
             self._tombstones.pop(meta.uid, None)
@@ -112,27 +113,24 @@ class Store(Generic[K, V]):
                 have.learned = False
                 if ahead or have.resource_version == meta.resource_version != "":
                     continue
-            self._put(key, meta, document, deltas, refused)
+            self._put(key, meta, document)
         for key in [key for key in self._meta if key not in listed]:
             meta = self._meta[key]
             if meta.learned and _older(change.resource_version, meta.resource_version):
                 meta.learned = False
             else:
-                self._remove(key, deltas)
+                self._remove(key)
         self._floor = change.resource_version
 
-    def _apply_one(
-        self, type_: ChangeType, document: Document, deltas: list[Delta[K, V]], refused: list[InvalidObject]
-    ) -> None:
-        identity = self._identify(document, refused)
-        if identity is None:
+    def _apply_one(self, type_: ChangeType, document: Document) -> None:
+        if (identity := self._identify(document)) is None:
             return
         key, meta = identity
         have = self._meta.get(key)
         if type_ is ChangeType.DELETED:
             self._bury(meta.uid)
             if have is not None and have.uid == meta.uid:
-                self._remove(key, deltas)
+                self._remove(key)
             return
         if meta.uid and meta.uid in self._tombstones:
             return
@@ -144,24 +142,24 @@ class Store(Generic[K, V]):
             have.learned = have.learned and type_ is ChangeType.LEARNED
             return
         meta.learned = type_ is ChangeType.LEARNED
-        self._put(key, meta, document, deltas, refused)
+        self._put(key, meta, document)
 
-    def _identify(self, document: Document, refused: list[InvalidObject]) -> tuple[K, _Meta] | None:
+    def _identify(self, document: Document) -> tuple[K, _Meta] | None:
         try:
             metadata = document["metadata"]
             namespace, name = metadata.get("namespace") or "", metadata["name"]
             uid, version = metadata.get("uid") or "", metadata.get("resourceVersion") or ""
         except MALFORMED as error:
-            refused.append(InvalidObject(self.kind, "", "", 0, f"no metadata: {type(error).__name__}: {error}"))
+            self._refused.append(InvalidObject(self.kind, "", "", 0, f"no metadata: {type(error).__name__}: {error}"))
             return None
         if not all(isinstance(text, str) for text in (namespace, name, uid, version)):
-            refused.append(InvalidObject(self.kind, str(name), str(uid), 0, "metadata holds what is not a string"))
+            self._refused.append(
+                InvalidObject(self.kind, str(name), str(uid), 0, "metadata holds what is not a string")
+            )
             return None
         return self._key(namespace, name), _Meta(uid, version)
 
-    def _put(
-        self, key: K, meta: _Meta, document: Document, deltas: list[Delta[K, V]], refused: list[InvalidObject]
-    ) -> None:
+    def _put(self, key: K, meta: _Meta, document: Document) -> None:
         old_meta = self._meta.get(key)
         reborn = old_meta is not None and old_meta.uid != meta.uid
         if reborn and old_meta is not None:
@@ -173,25 +171,25 @@ class Store(Generic[K, V]):
         except MALFORMED as error:
             invalid = _invalid(self.kind, document, error)
             if self.invalid.get(key) != invalid:
-                refused.append(invalid)
+                self._refused.append(invalid)
             self.invalid[key] = invalid
             if old is not None:
                 del self._values[key]
                 self._dirty = True
-            deltas.append(Delta(key, old, None, reborn))
+            self._deltas.append(Delta(key, old, None, reborn))
             return
         self.invalid.pop(key, None)
         self._values[key] = new
         self._dirty = True
         self._unsorted = self._unsorted or old is None
-        deltas.append(Delta(key, old, new, reborn, quiet=not reborn and old == new))
+        self._deltas.append(Delta(key, old, new, reborn, quiet=not reborn and old == new))
 
-    def _remove(self, key: K, deltas: list[Delta[K, V]]) -> None:
+    def _remove(self, key: K) -> None:
         self._bury(self._meta.pop(key).uid)
         self.invalid.pop(key, None)
         old = self._values.pop(key, None)
         self._dirty = self._dirty or old is not None
-        deltas.append(Delta(key, old, None))
+        self._deltas.append(Delta(key, old, None))
 
     def _bury(self, uid: str) -> None:
         if uid:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from controller.core.api.duration import duration_seconds
 from controller.core.api.frozen import EMPTY
 from controller.core.api.settings.readers import decimal
 
 ROUNDING = 1e-9
-T = TypeVar("T")
 SHARE_ANNOTATION: Final = "karpenter.sh/zone-max-share"
 """Annotation of a Provisioner: its `max_share`, such as 0.4; 1: no aim."""
 PREMIUM_ANNOTATION: Final = "karpenter.sh/zone-premium"
@@ -42,13 +41,8 @@ class ZoneBalance:
 
     def of(self, annotations: Mapping[str, str]) -> ZoneBalance:
         """Return the aim of a Provisioner with these annotations; one that cannot be read counts as missing."""
-        return ZoneBalance(
-            _or(read_share(annotations.get(SHARE_ANNOTATION, "")), self.max_share),
-            _or(read_premium(annotations.get(PREMIUM_ANNOTATION, "")), self.premium),
-            self.from_nodes,
-            _or(read_scope(annotations.get(SCOPE_ANNOTATION, "")), self.cluster),
-            _or(read_interval(annotations.get(INTERVAL_ANNOTATION, "")), self.move_seconds),
-        )
+        read = {name: reader(annotations.get(key, "")) for key, (name, reader) in AIMS.items()}
+        return replace(self, **{name: value for name, value in read.items() if value is not None})
 
     def crowded(self, load: Load) -> str:
         """Return the fullest zone if it has more than its share; "" otherwise, or if there are too few nodes."""
@@ -116,13 +110,18 @@ def read_interval(text: str) -> float | None:
     return seconds if seconds >= 0 else None
 
 
-def _or(value: T | None, default: T) -> T:
-    return default if value is None else value
-
-
 def _number(text: str) -> float | None:
     value = decimal(text)
     return value if math.isfinite(value) else None
+
+
+AIMS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    SHARE_ANNOTATION: ("max_share", read_share),
+    PREMIUM_ANNOTATION: ("premium", read_premium),
+    SCOPE_ANNOTATION: ("cluster", read_scope),
+    INTERVAL_ANNOTATION: ("move_seconds", read_interval),
+}
+"""By annotation of a Provisioner, the member of its `ZoneBalance`, and its reader; None: it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

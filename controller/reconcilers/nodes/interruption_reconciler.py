@@ -18,11 +18,7 @@ from controller.core.cloud import QueueMessage
 from controller.core.decisions.decision import Decision, node_details
 from controller.core.deprovisioning.expiration import EXPIRED
 from controller.core.machines.draining import DEADLINE_ANNOTATION, cordon
-from controller.core.machines.interruption_messages import (
-    Interruption,
-    Kind,
-    parse_message,
-)
+from controller.core.machines.interruption_messages import Interruption, Kind, parse_message
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import NodelessError, NotFoundError
 from controller.kube.events import ObjectRef

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import structlog
 
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import INITIALIZED, INSTANCE_TYPE
+from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
@@ -102,10 +101,9 @@ class RegistrationReconciler:
         if written is None:
             return
         self._informers.learn(NODES, written)
-        if _initializes(patch):
-            self._log.info("Initialized node", node=node.name, provisioner=provisioner.name)
-        else:
-            self._log.info("Registered node", node=node.name, provisioner=provisioner.name)
+        initializes = INITIALIZED in patch.get("metadata", {}).get("labels", {})
+        done = "Initialized node" if initializes else "Registered node"
+        self._log.info(done, node=node.name, provisioner=provisioner.name)
 
     def _instance_document(self, node: Node, provisioner: Provisioner) -> dict[str, Any] | None:
         """Labels known from the instance alone, for a kubelet that registered before its Node was created."""
@@ -119,9 +117,8 @@ class RegistrationReconciler:
 
 def _patch(node: Node, provisioner: Provisioner, view: CatalogView, document: dict[str, Any] | None) -> dict[str, Any]:
     """The patch. A node is not labelled initialized while its instance or its expected capacity is unknown."""
-    if provisioner.name not in view.types or document is UNSEEN:
-        return _without_initialized(registration_patch(node, provisioner, EMPTY, document))
-    return registration_patch(node, provisioner, _expected(node, view), document)
+    known = provisioner.name in view.types and document is not UNSEEN
+    return registration_patch(node, provisioner, _expected(node, view) if known else None, document)
 
 
 def _owner(node: StateNode, snapshot: Snapshot) -> Provisioner:
@@ -134,21 +131,5 @@ def _concerns_us(node: StateNode, snapshot: Snapshot) -> bool:
 
 
 def _expected(node: Node, view: CatalogView) -> Resources:
-    types = view.types.get(node.labels.get("karpenter.sh/provisioner-name", ""), ())
-    name = node.labels.get(INSTANCE_TYPE, "")
-    return next((entry.capacity for entry in types if entry.name == name), EMPTY)
-
-
-def _initializes(patch: Mapping[str, Any]) -> bool:
-    return INITIALIZED in patch.get("metadata", {}).get("labels", {})
-
-
-def _without_initialized(patch: dict[str, Any]) -> dict[str, Any]:
-    if not _initializes(patch):
-        return patch
-    metadata = dict(patch["metadata"])
-    labels = {key: value for key, value in metadata.pop("labels").items() if key != INITIALIZED}
-    if labels:
-        metadata["labels"] = labels
-    rest = {key: value for key, value in patch.items() if key != "metadata"}
-    return {**rest, "metadata": metadata} if metadata else rest
+    types = view.types.get(node.labels.get(PROVISIONER_NAME, ""), ())
+    return next((entry.capacity for entry in types if entry.name == node.instance_type), EMPTY)

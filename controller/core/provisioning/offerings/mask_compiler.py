@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -123,6 +124,8 @@ class MaskCompiler:
         self.signatures = LabelSignatures(catalog)
         self._masks: dict[object, Mask] = {}
         self._prices: dict[int, Floats] = {}
+        self._unit_costs: dict[tuple[int, bytes, float], float] = {}
+        self._unit_parts: dict[bytes, Floats] = {}
 
     def variants(self, level: RelaxationLevel) -> list[tuple[Choice, ...]]:
         """List the variants of the level's choices, one per OR term over open labels: a node gets one value each."""
@@ -169,6 +172,27 @@ class MaskCompiler:
         if (prices := self._prices.get(mask.index)) is None:
             prices = self._prices[mask.index] = self.catalog.cheapest(mask.bits, np.arange(len(mask.bits)))
         return prices
+
+    def least_cost(self, mask: Mask, request: Floats, most: float = math.inf) -> float:
+        """Return the $/hour that a unit (R) pays on the cheapest new node: the node's price, times its largest part of
+        any resource, or one of `most` equal parts if that is more; infinite where no node holds it."""
+        key = (mask.index, request.tobytes(), most)
+        if (cost := self._unit_costs.get(key)) is None:
+            prices, parts = self.prices(mask), np.maximum(self._parts(request), 1.0 / most)
+            fits = np.isfinite(prices) & np.isfinite(parts)
+            cost = self._unit_costs[key] = float((prices[fits] * parts[fits]).min(initial=np.inf))
+        return cost
+
+    def _parts(self, request: Floats) -> Floats:
+        """Return T: the part of an empty node that a unit takes, by its scarcest resource; infinite: none fits."""
+        key = request.tobytes()
+        if (parts := self._unit_parts.get(key)) is None:
+            asked = request > 0
+            allocatable, amounts = self.catalog.allocatable[asked], request[asked, None]
+            largest = (amounts / np.maximum(allocatable, 1e-9)).max(axis=0, initial=0.0)
+            parts = np.where((allocatable >= amounts).all(axis=0), largest, np.inf)
+            self._unit_parts[key] = parts
+        return parts
 
     def _compile(self, choices: tuple[Choice, ...], pins: Requirements | None, tolerations: Tolerations) -> Mask:
         catalog = self.catalog

@@ -26,7 +26,7 @@ from controller.core.api.pod import (
     WeightedPodAffinityTerm,
 )
 from controller.core.api.provisioner import Provisioner
-from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
+from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.offerings.option_table import OFFERING_LABELS
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.pods.pod_classes import PodClass
@@ -62,8 +62,6 @@ class Preferences:
         self.catalog = masks.catalog
         self.options = options
         self._index = SelectorIndex(namespaces)
-        self._costs: dict[tuple[int, bytes, float], float] = {}
-        self._taken: dict[bytes, Floats] = {}
         self.dear: dict[int, list[tuple[str, float]]] = defaultdict(list)
         """By class index, the preferences ignored for their price, and the premium of each."""
 
@@ -150,39 +148,12 @@ class Preferences:
         return float(np.mean([cost for cost in costs if np.isfinite(cost)] or [np.inf]))
 
     def _cost(
-        self,
-        level: RelaxationLevel,
-        request: Floats,
-        pins: Requirements | None = None,
-        most: float = UNLIMITED,
+        self, level: RelaxationLevel, request: Floats, pins: Requirements | None = None, most: float = UNLIMITED
     ) -> float:
         """Return the least share of a new node's cost that a pod of the level pays,
         with at most `most` such on a node."""
-        variants = self.masks.variants(level)
-        return min(
-            (self._launch(self.masks.mask(level, each, pins), request, most) for each in variants), default=np.inf
-        )
-
-    def _launch(self, mask: Mask, request: Floats, most: float) -> float:
-        key = (mask.index, request.tobytes(), most)
-        if (cost := self._costs.get(key)) is None:
-            # T: a pod pays for the part of the node that it takes, at least for one of `most` equal parts.
-            shares = np.maximum(self._shares(request), 1.0 / most)
-            prices = self.masks.prices(mask)
-            cost = self._costs[key] = float((prices * shares).min(initial=np.inf))
-        return cost
-
-    def _shares(self, request: Floats) -> Floats:
-        """Return T: the part of an empty node that a pod takes, by its scarcest resource;
-        infinite where it does not fit."""
-        key = request.tobytes()
-        if (taken := self._taken.get(key)) is None:
-            asked = request > 0
-            with np.errstate(divide="ignore", invalid="ignore"):
-                shares = (request[asked][:, None] / self.catalog.allocatable[asked]).max(axis=0, initial=0.0)
-            fits = (self.catalog.allocatable[asked] >= request[asked][:, None]).all(axis=0)
-            taken = self._taken[key] = np.where(fits, shares, np.inf)
-        return taken
+        masks = (self.masks.mask(level, each, pins) for each in self.masks.variants(level))
+        return min((self.masks.least_cost(mask, request, most) for mask in masks), default=np.inf)
 
 
 def hindering(pods: Iterable[Pod], provisioners: Iterable[Provisioner]) -> list[Pod]:

@@ -55,28 +55,14 @@ class Domains:
         return _held(self.catalog.columns.column(key), bits != 0)
 
     def cost(self, mask: Mask, request: Floats) -> float:
-        """Return the $/hour for a unit on its cheapest node: the node's price,
-        times the unit's largest part of any resource.
-
-        0 where an existing node has room; infinite where no node holds it.
-        """
+        """Return the $/hour for a unit on its cheapest node: 0 where an existing node has room; see `least_cost`."""
         key = (mask.index, request.tobytes())
         if (cost := self._costs.get(key)) is None:
-            cost = self._costs[key] = self._cost(mask, request)
+            asked = request > 0
+            free = self.masks.existing.free[asked][:, mask.existing]
+            roomy = (free >= request[asked, None]).all(axis=0).any()
+            cost = self._costs[key] = 0.0 if roomy else self.masks.least_cost(mask, request)
         return cost
-
-    def _cost(self, mask: Mask, request: Floats) -> float:
-        columns = request > 0
-        asked = request[columns, None]
-        if mask.existing.any():
-            free = self.masks.existing.free[columns][:, mask.existing]
-            if (free >= asked).all(axis=0).any():
-                return 0.0
-        prices = self.masks.prices(mask)
-        allocatable = self.catalog.allocatable[columns]
-        fits = (allocatable >= asked).all(axis=0) & np.isfinite(prices)
-        shares = (asked / np.maximum(allocatable[:, fits], 1e-9)).max(axis=0, initial=0.0)
-        return float((prices[fits] * shares).min(initial=np.inf))
 
     def expect(self, masks: Iterable[Mask]) -> None:
         """Note which nodes the batch may launch: spreads count their domains too."""
