@@ -41,7 +41,8 @@ from controller.errors import (
     NodelessError,
 )
 from controller.kube.events import ObjectRef
-from controller.machines.launch_pipeline import Launch, LaunchesUnderWay, LaunchPipeline, prepare
+from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
+from controller.machines.launches_under_way import LaunchesUnderWay
 from controller.machines.plan_judge import PlanJudge
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.provisioning.guard_events import GuardEvents
