@@ -187,7 +187,6 @@ class AWSProvider:
 
     @property
     def region(self) -> str:
-        """The AWS region in which it launches."""
         return self._clients.region
 
     def learn_memory(self, nodes: Iterable[Node]) -> Mapping[str, str]:
@@ -235,7 +234,6 @@ class AWSProvider:
         return self._images.of(template, self._cluster_facts().kubernetes_version)
 
     def _read_types(self) -> None:
-        """Read the instance types if they were not read yet."""
         if not self._market.known:
             self.refresh()
 

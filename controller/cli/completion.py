@@ -14,7 +14,6 @@ from controller.core.api.document import mapping, objects, text
 
 
 def contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the contexts of the kubeconfig files."""
     names: list[str] = []
     for file in os.environ.get("KUBECONFIG", "~/.kube/config").split(os.pathsep):
         try:

@@ -34,11 +34,9 @@ class Commands(click.Group):
     """Command group that imports the modules of VERBS on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return this module's commands, then VERBS."""
         return [*super().list_commands(ctx), *VERBS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command, imported if needed."""
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(f"controller.cli.{cmd_name}.command"), cmd_name)

@@ -39,7 +39,6 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def structured(document: Any, form: str) -> None:
-    """Print a document of JSON values as `json` or `yaml`."""
     if form == "json":
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
@@ -111,7 +110,6 @@ def output_option(*more: str) -> Callable[[F], F]:
 
 
 def cluster_options(command: F) -> F:
-    """Add `--kubeconfig` and `--context`."""
     command = click.option(
         "--kubeconfig", default="", metavar="PATH", help="Kubeconfig file. [default: KUBECONFIG, else ~/.kube/config]"
     )(command)
@@ -122,7 +120,6 @@ def cluster_options(command: F) -> F:
 
 
 def catalog_option(command: F) -> F:
-    """Add `--catalog`."""
     return click.option(
         "--catalog",
         default="",

@@ -42,7 +42,6 @@ class DriftChecks:
         return stated or self._network_reason(node.provider_id, template)
 
     def missing_hashes(self, candidate: Candidate, snapshot: Snapshot) -> dict[str, str]:
-        """Return the hash annotations that the node lacks."""
         template = self._template(candidate, snapshot)
         return missing_hashes(candidate.node.node, candidate.provisioner, template) if template else {}
 

@@ -57,12 +57,10 @@ class KubeClient:
 
     @property
     def connection(self) -> Connection:
-        """The connection to the API server."""
         return self._transport.connection
 
     @property
     def options(self) -> ClientOptions:
-        """Timeouts, rate limit and retries."""
         return self._transport.options
 
     def with_options(self, **changes: Any) -> KubeClient:
@@ -199,7 +197,6 @@ class KubeClient:
         return WatchStream(response, request.what, decoder_of(resource))
 
     def version(self) -> Document:
-        """The server's version: the document of /version."""
         return self._document(Request("GET", "/version", "get version"))
 
     def versions(self, group: str) -> tuple[str, ...]:

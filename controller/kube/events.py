@@ -45,8 +45,6 @@ _MAX_REMEMBERED = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that an event is about."""
-
     api_version: str
     kind: str
     name: str
@@ -61,7 +59,6 @@ class ObjectRef:
 
     @classmethod
     def of(cls, value: Pod | Node | Provisioner | AWSNodeTemplate) -> ObjectRef:
-        """The reference to one of the parsed objects."""
         resource = _RESOURCES[type(value)]
         namespace = value.namespace if isinstance(value, Pod) else ""
         return cls(resource.api_version, resource.kind, value.name, value.uid, namespace)
@@ -82,8 +79,6 @@ _RESOURCES: Mapping[type, Resource] = {
 
 @dataclass(frozen=True, slots=True)
 class EventLimit:
-    """Rate limit of the events of one reason."""
-
     per_second: float
     burst: int
 
@@ -154,7 +149,6 @@ class EventRecorder:
         self._worker = Worker("events", self.step, self._stop, self._wait)
 
     def start(self) -> None:
-        """Start sending."""
         self._run(self._worker)
 
     def stop(self, timeout_seconds: float = 2.0) -> None:

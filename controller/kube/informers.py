@@ -22,8 +22,6 @@ _STOP_SECONDS = 5.0
 
 
 class Informers(ClusterState):
-    """A cluster state that watches feed."""
-
     def __init__(
         self,
         client: KubeClient,
@@ -41,13 +39,11 @@ class Informers(ClusterState):
         ]
 
     def start(self) -> None:
-        """Start watching. Returns at once; see `wait_synced`."""
         super().start()
         for watcher in self._watchers:
             watcher.start()
 
     def stop(self) -> None:
-        """Stop watching, and stop the owner of the state."""
         for watcher in self._watchers:
             watcher.request_stop()
         deadline = self._clock.monotonic() + _STOP_SECONDS

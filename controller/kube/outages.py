@@ -22,7 +22,6 @@ class Outages:
         self._failures = FailureLog(clock, "kube", "kinds")
 
     def begin(self, kind: str, error: KubeError) -> None:
-        """Record that a kind's watch failed."""
         sort = _sort(error)
         self._failures.failed(kind, f"{sort}/{kind}" if sort == "refused" else sort, _WORDS[sort], error, kind=kind)
 

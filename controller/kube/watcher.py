@@ -90,7 +90,6 @@ class Watcher:
         """Consecutive streams and lists without an event."""
 
     def start(self) -> None:
-        """Start watching; return at once."""
         self._run(self._worker)
 
     def request_stop(self) -> None:
@@ -101,13 +100,11 @@ class Watcher:
                 self._stream.close()
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
-        """End the stream and wait for the thread."""
         self.request_stop()
         self._worker.join(timeout_seconds)
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
         return self._worker.alive
 
     def _step(self) -> float:

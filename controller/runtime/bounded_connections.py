@@ -51,7 +51,6 @@ class BoundedServer(ThreadingMixIn, TCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle a connection, in its thread."""
         self.allow(request, self.first_seconds)
         try:
             super().process_request_thread(request, client_address)

@@ -27,8 +27,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def now(self) -> float:
         return time.time()
 

@@ -69,7 +69,6 @@ class ClusterState:
         """The item that ended the owner's last wait."""
 
     def start(self) -> None:
-        """Start applying what is queued."""
         self._run(self._owner)
 
     def stop(self) -> None:
@@ -81,7 +80,6 @@ class ClusterState:
         self.wake()
 
     def snapshot(self) -> Snapshot:
-        """Return the newest snapshot."""
         return self._snapshot
 
     def wait_for_change(self, version: int, stop: Flag, timeout_seconds: float) -> Snapshot:
@@ -113,7 +111,6 @@ class ClusterState:
         return task.done
 
     def take(self, change: Change) -> None:
-        """Queue a change of objects that a watch delivered."""
         self._put(change)
 
     def _put(self, item: _Item) -> None:

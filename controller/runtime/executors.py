@@ -81,7 +81,6 @@ class ThreadExecutors:
         self._pools: list[_ThreadExecutor] = []
 
     def executor(self, name: str, workers: int) -> Executor:
-        """Return a pool of threads, made as they are needed."""
         self._pools.append(_ThreadExecutor(workers, thread_name_prefix=name))
         return self._pools[-1]
 
@@ -92,7 +91,6 @@ class ThreadExecutors:
         self.close()
 
     def close(self) -> None:
-        """See Executors."""
         for pool in self._pools:
             pool.shutdown(wait=False, cancel_futures=True)
 

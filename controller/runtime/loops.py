@@ -106,11 +106,9 @@ class Loop:
 
     @property
     def name(self) -> str:
-        """The reconciler's name."""
         return self._reconciler.name
 
     def start(self, run: Run = Worker.start) -> None:
-        """Start making passes."""
         self._passed_at = self._clock.monotonic()
         run(self._worker)
 

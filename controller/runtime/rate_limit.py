@@ -23,7 +23,6 @@ class TokenBucket:
         self._at = clock.monotonic()
 
     def try_take(self) -> bool:
-        """Take a token if there is one."""
         with self._lock:
             self._refill()
             if self._tokens < 1.0:

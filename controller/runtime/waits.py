@@ -38,6 +38,5 @@ class Waits:
             self._log.info("The leader waits before it acts", wait=name, waits_for=what)
 
     def text(self) -> str:
-        """Return all open waits, or empty."""
         with self._lock:
             return "; ".join(f"{name}: {what}" for name, (_, what) in sorted(self._open.items()))

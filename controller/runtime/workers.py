@@ -39,17 +39,14 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start calling the step on a thread."""
         self._thread.start()
 
     @property
     def started(self) -> bool:
-        """Whether a thread was ever started."""
         return self._thread.ident is not None
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     def join(self, timeout_seconds: float = threading.TIMEOUT_MAX) -> bool:

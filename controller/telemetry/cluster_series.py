@@ -32,7 +32,6 @@ class ClusterSeries:
         """By node name: the node and whether it was leaving, and the label text for them."""
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """Return the series in Prometheus' text format."""
         self._labels = {name: entry for name, entry in self._labels.items() if name in snapshot.nodes}
         dropped = max(0, len(snapshot.pods) - MOST_POD_SERIES)
         parts = [

@@ -66,7 +66,6 @@ class Ledger:
         """Changes whenever an entry does."""
 
     def record(self, decision: Decision) -> Entry:
-        """Record a decision, and count it."""
         return self._record(self._completed(decision, self._newest(decision)))
 
     def record_all(self, decisions: Iterable[Decision]) -> None:

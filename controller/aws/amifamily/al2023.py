@@ -44,7 +44,6 @@ def user_data(bootstrap: Bootstrap) -> str:
 
 
 def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return the NodeConfig object."""
     cluster = bootstrap.cluster
     config: dict[str, Any] = {
         "apiVersion": "node.eks.aws/v1alpha1",

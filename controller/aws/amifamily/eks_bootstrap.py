@@ -53,7 +53,6 @@ def shell_user_data(bootstrap: Bootstrap, container_runtime: str | None) -> str:
 
 
 def kubelet_arguments(bootstrap: Bootstrap) -> list[str]:
-    """Return the kubelet's command line."""
     kubelet = bootstrap.kubelet
     arguments = []
     if bootstrap.labels:

@@ -130,7 +130,6 @@ class Images:
 
 
 def first_match(images: Iterable[Image], requirements: Requirements) -> Image | None:
-    """Return the first image that is for a type with these requirements."""
     return next((image for image in images if not image.requirements.conflicts(requirements)), None)
 
 

@@ -20,8 +20,6 @@ MAX_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the document."""
-
     content_type: str
     body: str
     headers: tuple[tuple[str, str], ...] = ()

@@ -112,7 +112,6 @@ def translated(action: str, subject: str = "") -> Iterator[None]:
 
 
 def translate(error: Exception, action: str, subject: str = "") -> CloudError:
-    """The CloudError for a botocore error."""
     code = error_code(error)
     target = f"{action} for {subject}" if subject else action
     if not isinstance(error, ClientError):

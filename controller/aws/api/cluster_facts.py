@@ -27,7 +27,6 @@ class ClusterFacts:
 
     @property
     def ipv6(self) -> bool:
-        """The cluster's services have IPv6 addresses."""
         return ":" in (self.dns_ip or self.service_cidr)
 
 

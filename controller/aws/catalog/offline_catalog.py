@@ -53,7 +53,6 @@ class RegionCatalog:
 
     @property
     def all_zones(self) -> frozenset[str]:
-        """Every zone of the region that sells instances."""
         return frozenset().union(*self.zones.values()) if self.zones else frozenset()
 
     def price_book(self) -> dict[str, Any]:

@@ -27,8 +27,6 @@ MAX_OVERRIDES = 300
 
 @dataclass(frozen=True, slots=True)
 class FleetOverride:
-    """One offering as an override of the fleet request."""
-
     offering: PricedOffering
     subnet_id: str
     launch_template: str
@@ -56,8 +54,6 @@ class FleetError:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """The answer of CreateFleet."""
-
     fleet_id: str
     instance_ids: tuple[str, ...]
     errors: tuple[FleetError, ...]
@@ -79,7 +75,6 @@ class FleetRequest:
     context: str | None = None
 
     def document(self, launch_token: str, client_token: str, instances: int) -> CreateFleetRequestTypeDef:
-        """Return the request as a document of the API."""
         configs: dict[str, list[dict[str, str]]] = {}
         for override in self.overrides[:MAX_OVERRIDES]:
             configs.setdefault(override.launch_template, []).append(

@@ -104,7 +104,6 @@ class OfferingChoice:
                 self._log.info("Offerings have no capacity", offerings=masked)
 
     def refusal(self, request: LaunchRequest) -> str:
-        """Return the error message for a request none of whose offerings could be launched."""
         reasons = {
             self._unavailable.reason((o.capacity_type, o.instance_type, o.zone)) or "not tried to the end"
             for o in request.offerings
@@ -132,6 +131,5 @@ def tiers(offerings: Sequence[PricedOffering], exotic: Callable[[str], bool]) ->
 
 
 def is_exotic(item: InstanceType) -> bool:
-    """Return whether the type is bare metal, or has GPUs or accelerators."""
     size = item.requirements[keys.INSTANCE_SIZE].values if keys.INSTANCE_SIZE in item.requirements else frozenset()
     return any(value.startswith("metal") for value in size) or any(name in item.capacity for name in DEVICES)

@@ -26,7 +26,6 @@ class ZonalShifts:
     """The zones that are being left, as last read. Safe for many threads."""
 
     def __init__(self, client: Any, clock: Clock, logger: structlog.typing.FilteringBoundLogger) -> None:
-        """`client`: boto3's of the service `arc-zonal-shift`."""
         self._arc_zonal_shift = client
         self._clock = clock
         self._log = logger

@@ -40,8 +40,6 @@ ADVISED = {
 
 @dataclass(frozen=True, slots=True)
 class AwsCheck:
-    """The checks of one account and region."""
-
     clients: Clients
     provider: AWSProvider
     settings: Settings
@@ -81,7 +79,6 @@ class AwsCheck:
             yield ok("Permissions", "everything that the controller calls is allowed")
 
     def zonal_shift(self) -> Iterator[Finding]:
-        """Check for zones that zonal shifts of the cluster leave."""
         if not self.settings.zonal_shift:
             return
         left, failed = self.provider.zonal_shifts()
@@ -138,7 +135,6 @@ class AwsCheck:
             yield warning(subject, text, remedy)
 
     def queue(self) -> Iterator[Finding]:
-        """Check that the queue of interruption messages exists."""
         name = self.settings.interruption_queue_name
         if not name:
             remedy = "set aws.interruptionQueueName; without it spot nodes are not drained in their two minutes"
@@ -164,7 +160,6 @@ class AwsCheck:
             yield warning("Spot", text, remedy)
 
     def quotas(self) -> Iterator[Finding]:
-        """Check running vCPUs against the account's quotas."""
         for quota in quotas(self.clients):
             subject = f"Quota {quota.family} {quota.capacity_type}"
             limit = quota.limit_vcpus

@@ -72,7 +72,6 @@ class ClusterCheck:
         )
 
     def version(self) -> Iterator[Finding]:
-        """Check the API server's version."""
         version = self.kube.version()
         minor = "".join(c for c in text(version.get("minor")) if c.isdigit())
         if minor and int(minor) < OLDEST_MINOR:
@@ -157,7 +156,6 @@ class ClusterCheck:
             return []  # no CRD, which is a finding of its own
 
     def lease(self) -> Iterator[Finding]:
-        """Check that a leader holds the Lease and renews it."""
         try:
             spec = mapping(self.kube.get(LEASES, LEASE_NAME, self.namespace).get("spec"))
         except NotFoundError:
@@ -256,7 +254,6 @@ class ClusterCheck:
             yield problem("Other autoscalers", f"nodes that a Provisioner and a NodePool both claim: {listed}")
 
     def budgets(self) -> Iterator[Finding]:
-        """Check for PodDisruptionBudgets that allow no disruption, which block removals."""
         blocked = sorted(
             f"{each.namespace}/{each.name}"
             for each in self.snapshot.budgets.values()
@@ -270,7 +267,6 @@ class ClusterCheck:
             yield ok("Disruption", f"{count(len(self.snapshot.budgets), 'PodDisruptionBudget')}, none blocks a node")
 
     def zones(self) -> Iterator[Finding]:
-        """Check that Services that ask for traffic inside zones get it."""
         judged = present_services(self.snapshot, self.services)
         for each in judged:
             subject = f"Service {'/'.join(each.service.key)}"
@@ -282,7 +278,6 @@ class ClusterCheck:
             yield ok("Services", "none asks for topology hints or a traffic distribution")
 
     def _holds(self, budget: PodDisruptionBudget) -> bool:
-        """Return whether pods of the budget run on a Provisioner's node."""
         return any(
             pod.namespace == budget.namespace and matches(budget.selector, pod.labels)
             for node in self.snapshot.nodes.values()

@@ -17,13 +17,10 @@ SUBJECT = "VPC CNI"
 
 @dataclass(frozen=True, slots=True)
 class PodNetworkCheck:
-    """The check of one cluster."""
-
     kube: KubeClient
     settings: Settings
 
     def checks(self) -> tuple[tuple[str, Check], ...]:
-        """Return (subject, check)."""
         return ((SUBJECT, self.pod_network),)
 
     def pod_network(self) -> Iterator[Finding]:

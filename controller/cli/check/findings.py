@@ -38,7 +38,6 @@ class Finding:
     remedy: str = ""
 
     def document(self) -> dict[str, str]:
-        """Return the finding as JSON values."""
         members = {"level": self.level.value, "subject": self.subject, "text": self.text, "remedy": self.remedy}
         return {key: value for key, value in members.items() if value}
 
@@ -76,14 +75,12 @@ def collect(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
 
 
 def document(findings: Iterable[Finding]) -> dict[str, Any]:
-    """Return the findings and their number by level as JSON values."""
     findings = tuple(findings)
     counted = {level.value: sum(each.level is level for each in findings) for level in Level}
     return {"summary": counted, "findings": [each.document() for each in findings]}
 
 
 def show(findings: Iterable[Finding], console: Console) -> None:
-    """Print the table and the counts."""
     findings = tuple(findings)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)

@@ -60,15 +60,12 @@ class ClusterView:
 
     @property
     def options(self) -> SolveOptions:
-        """The solver options that the controller would use."""
         return self.settings.solve_options()
 
     def problem(self) -> SchedulingProblem:
-        """Return the scheduling problem of all pending pods."""
         return build(self.snapshot, self.view.types, skipped=self.view.problems)
 
     def plan(self) -> SchedulingPlan:
-        """Return the controller's plan for the pending pods."""
         return self.solve(self.problem())
 
     def first_plan(self, problem: SchedulingProblem) -> SchedulingPlan:

@@ -44,7 +44,6 @@ class LimitStatus:
     """The name that `Guards` refuses by."""
 
     def document(self) -> dict[str, str | float | None]:
-        """Return the status as JSON values."""
         return {
             "owner": self.owner,
             "what": self.what,

@@ -79,7 +79,6 @@ class ObjectStore:
         self._objects: dict[tuple[str, str], Document] = {}
 
     def apply(self, change: Change) -> None:
-        """Apply a watcher's change."""
         with self._lock:
             if change.type is ChangeType.REPLACED:
                 self._objects = {}
@@ -92,7 +91,6 @@ class ObjectStore:
                     self._objects[key] = each
 
     def objects(self) -> tuple[Document, ...]:
-        """Return all objects."""
         with self._lock:
             return tuple(self._objects.values())
 

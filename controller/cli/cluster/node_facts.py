@@ -90,7 +90,6 @@ def owner(labels: Mapping[str, str]) -> str:
 
 
 def state(node: StateNode) -> str:
-    """Return Ready, NotReady, starting, cordoned or leaving."""
     if node.leaving:
         return "leaving"
     if not node.node.ready:
@@ -101,7 +100,6 @@ def state(node: StateNode) -> str:
 
 
 def requested(pods: Iterable[Pod]) -> Mapping[str, int]:
-    """Return the sum of the pods' requests."""
     total: dict[str, int] = {}
     for pod in pods:
         for name, amount in pod.spec.requests.items():

@@ -158,8 +158,6 @@ def bar(pieces: Iterable[Piece]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A figure before and after."""
-
     name: str
     before: float
     after: float

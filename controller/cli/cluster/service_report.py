@@ -55,7 +55,6 @@ def _placed(simulation: Simulation) -> Iterator[tuple[Pod, str]]:
 
 
 def document(each: ServiceZones) -> dict[str, Any]:
-    """Return one Service as JSON values."""
     return {
         "service": "/".join(each.service.key),
         "routing": each.service.setting,

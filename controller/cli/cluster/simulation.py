@@ -49,7 +49,6 @@ class Simulation:
         return self.plan.cost_per_hour / self.bound.cost_per_hour if self.bound.cost_per_hour > 1e-9 else None
 
     def allocatable(self, node: PlannedNode) -> Resources:
-        """Return the allocatable resources of a planned node."""
         return self.types[(node.provisioner, node.offering.instance_type)].allocatable
 
 
@@ -92,6 +91,5 @@ def existing_price(problem: SchedulingProblem) -> float | None:
 
 
 def node_prices(catalog: Mapping[str, tuple[InstanceType, ...]]) -> Prices:
-    """Return the prices of all offerings in a catalog."""
     every = (each for types in catalog.values() for each in types)
     return {(each.name, offer.zone, offer.capacity_type): offer.price for each in every for offer in each.offerings}

@@ -28,7 +28,6 @@ FULL_WIDTH = 115
 
 
 def document(simulation: Simulation) -> dict[str, Any]:
-    """Return the whole simulation as JSON values."""
     return {
         "name": simulation.name,
         "summary": summary(simulation),
@@ -151,13 +150,11 @@ def use(simulation: Simulation, nodes: Iterable[PlannedNode], resource: str) -> 
 
 
 def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, int]:
-    """Return the pods by workload."""
     pods = simulation.pods
     return Counter(workload_of(pods[key]) if key in pods else "/".join(key) for key in keys)
 
 
 def show(simulation: Simulation, console: Console, *, wide: bool = False) -> None:
-    """Print the tables."""
     console.print(Group(*_parts(simulation, wide=wide, narrow=console.width < FULL_WIDTH)))
 
 

@@ -49,7 +49,6 @@ class Costs:
 
     @property
     def namespaces(self) -> Mapping[str, Cost]:
-        """The same by namespace."""
         sums: defaultdict[str, Cost] = defaultdict(Cost)
         for (namespace, _), cost in self.workloads.items():
             held = sums[namespace]
@@ -80,8 +79,6 @@ def planned_costs(simulation: Simulation) -> Costs:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums while nodes are divided."""
-
     workloads: defaultdict[tuple[str, str], Cost] = field(default_factory=lambda: defaultdict(Cost))
     unpriced: list[str] = field(default_factory=list)
     idle: float = 0.0
@@ -103,12 +100,10 @@ class _Sums:
             self.workloads[key] = self.workloads[key].plus(scale * share)
 
     def costs(self) -> Costs:
-        """Return the sums so far."""
         return Costs(dict(self.workloads), self.idle, self.total, tuple(sorted(self.unpriced)), self.daemons)
 
 
 def _share(requests: Mapping[str, int], room: Sequence[tuple[str, int]]) -> float:
-    """Return the mean of the shares of a node's resources."""
     return sum(requests.get(name, 0) / amount for name, amount in room) / len(room) if room else 0.0
 
 

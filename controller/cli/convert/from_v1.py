@@ -34,8 +34,6 @@ DEFAULT_EXPIRY = "720h"
 
 
 class FromV1(Conversion):
-    """One conversion from v1."""
-
     def convert(self, documents: Iterable[Document]) -> Converted:
         """Return AWSNodeTemplates, then the Provisioners that refer to them."""
         documents = tuple(documents)

@@ -51,8 +51,6 @@ class Conversion:
 
 
 class ToV1(Conversion):
-    """One conversion to v1."""
-
     def __init__(self, role: str = "") -> None:
         """`role`: the nodes' IAM role, which v1 requires without an instance profile."""
         super().__init__()
@@ -190,7 +188,6 @@ class ToV1(Conversion):
 
 
 def name_of(document: Document) -> str:
-    """Return metadata.name, or empty."""
     return text(mapping(document.get("metadata")).get("name"))
 
 

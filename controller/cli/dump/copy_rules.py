@@ -23,12 +23,10 @@ def alias(value: Any, names: Pseudonyms) -> str | None:
 
 
 def driver(value: Any, names: Pseudonyms) -> str:
-    """Replace a CSI driver's name, unless it is a known one."""
     return names.driver(text(value))
 
 
 def key(value: Any, names: Pseudonyms) -> str:
-    """Replace a label's key, unless it is public."""
     return names.key(text(value))
 
 
@@ -87,7 +85,6 @@ def keyed(*others: str) -> Rule:
 
 
 def amounts(value: Any, names: Pseudonyms) -> dict[str, Any]:
-    """Copy quantities by resource."""
     given = mapping(value).items()
     return {names.resource(str(name)): amount for name, amount in given if isinstance(amount, str | int | float)}
 

@@ -15,8 +15,6 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines under a title."""
-
     title: str
     lines: tuple[str, ...]
 
@@ -32,7 +30,6 @@ class Answer:
     notes: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the answer as JSON values."""
         return {
             "subject": self.subject,
             "verdict": self.verdict,
@@ -49,7 +46,6 @@ def json_key(title: str) -> str:
 
 
 def show(answer: Answer, console: Console) -> None:
-    """Print as text."""
     console.print(Text.assemble((answer.subject, "bold"), ": ", answer.verdict))
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in answer.facts.items():

@@ -31,7 +31,6 @@ class LocatedObject:
 
     @property
     def kind(self) -> str:
-        """Its Kubernetes kind."""
         return str(self.document["kind"])
 
     @property

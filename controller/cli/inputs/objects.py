@@ -75,7 +75,6 @@ def services_of(located: Iterable[LocatedObject]) -> tuple[Service, ...]:
 
 
 def configures(each: LocatedObject) -> bool:
-    """Return whether the object is a Provisioner, a node template or the settings."""
     return each.kind in CONFIGURATION or (each.kind == "ConfigMap" and each.name == CONFIG_MAP)
 
 

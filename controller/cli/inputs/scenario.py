@@ -83,7 +83,6 @@ def _cluster(documents: Mapping[str, Sequence[Document]], settings: Settings) ->
 
 
 def bound(pod: Document) -> bool:
-    """Return whether the pod has a node."""
     return bool(mapping(pod.get("spec")).get("nodeName"))
 
 

@@ -47,8 +47,6 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PlacedStack:
-    """A stack and where it is."""
-
     stack: Stack
     place: Place
     image: str
@@ -69,7 +67,6 @@ class PlacedStack:
         return {name: objects for name, objects in by_file.items() if objects}
 
     def roles(self) -> list[dict[str, Any]]:
-        """Return the IAM roles, each with its policies."""
         return [self._role(each) for each in self._roles()]
 
     def role_files(self) -> dict[str, Any]:
@@ -145,7 +142,6 @@ def _stack_file(file: str, report: Report) -> LocatedObject | None:
 
 
 def _text(document: Mapping[str, Any], *path: str) -> str:
-    """Return the text there; empty where there is none."""
     value: Any = document
     for step in path:
         value = mapping(value).get(step)
@@ -153,7 +149,6 @@ def _text(document: Mapping[str, Any], *path: str) -> str:
 
 
 def _check(facts: Facts, region: str, version: str, image: str, report: Report, *, with_roles: bool) -> None:
-    """Problems of the flags."""
     if not re.fullmatch(r"[0-9]{12}", facts.account):
         report.add("--account", f"{facts.account!r} is no account" if facts.account else "is missing", "12 digits")
     if not re.fullmatch(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+", region):

@@ -44,7 +44,6 @@ def sentences(plan: RebalancePlan) -> Iterator[str]:
 
 
 def removed_types(step: Step) -> str:
-    """Return the types of the removed nodes with their number."""
     labels = (candidate.node.node.labels for candidate in step.removes)
     return tally(Counter(f"{own.get(INSTANCE_TYPE, '?')} {own.get(CAPACITY_TYPE, '')}".strip() for own in labels))
 
@@ -64,7 +63,6 @@ def stay_reasons(plan: RebalancePlan) -> list[tuple[str, list[str]]]:
 
 
 def show(plan: RebalancePlan, console: Console) -> None:
-    """Print the plan."""
     console.print(Text(headline(plan), style="bold"))
     for line in sentences(plan):
         console.print(Text(line))

@@ -28,8 +28,6 @@ from controller.errors import Problem, ValidationError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The command line."""
-
     files: tuple[str, ...]
     compare: tuple[str, ...]
     live: bool

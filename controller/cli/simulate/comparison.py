@@ -91,7 +91,6 @@ def cost_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
 
 
 def show(after: Simulation, before: Simulation, console: Console) -> None:
-    """Print both as tables."""
     console.print(_table("Figures", rows(after, before)))
     changed = node_rows(after, before)
     if changed:

@@ -20,7 +20,6 @@ Figures = Callable[[Simulation], Mapping[str, float]]
 
 
 def charts(after: Simulation, before: Simulation) -> Iterator[str]:
-    """Yield the key and all charts."""
     yield '<div class="key"><span><i class="o"></i>before</span><span><i class="n"></i>after</span></div>'
     yield '<div class="charts">'
     for title, figures, words in (

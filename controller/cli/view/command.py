@@ -84,7 +84,6 @@ class LiveReader:
         self._assessed: tuple[ClusterView, float, Assessment] | None = None
 
     def read(self) -> View:
-        """Return the present view."""
         observation, now = self._cluster.observe(), time.time()
         cluster, known = observation.cluster, self._assessed
         if observation.listing:
@@ -136,7 +135,6 @@ def _exported(current: View, folder: Path) -> str:
 
 
 def _csv(current: View, screen: ScreenState) -> str:
-    """Return CSV with one row per node."""
     text = io.StringIO()
     rows = [node_document(current, node) for node in ordered(current, screen.sort, reverse=screen.reverse)]
     flat = [

@@ -39,7 +39,6 @@ class Keyboard:
         self._open = True
 
     def close(self) -> None:
-        """Release the pipe."""
         with self._lock:
             self._open = False
             os.close(self._woken)

@@ -41,7 +41,6 @@ class NodeTable:
     caption: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the table with the columns that fit."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         names = [node.name for node in self.nodes]
         drawn, room = self._fitting(options.max_width, max(map(len, names), default=0))

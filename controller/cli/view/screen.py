@@ -60,7 +60,6 @@ class Page:
     """Why the last read failed."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines that fit."""
         if self.height is None:
             yield self._all()
             return
@@ -189,7 +188,6 @@ def _totals(view: View, whole: View) -> list[RenderableType]:
 
 
 def _amounts(view: View, resource: str) -> Text:
-    """Format requested and allocatable: 12.5 of 20."""
     have, of = (
         bare_words(resource, sum(getattr(node, which).get(resource, 0) for node in view.nodes))
         for which in ("requested", "allocatable")

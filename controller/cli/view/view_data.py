@@ -29,8 +29,6 @@ MOST_PLANNED = 2000
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Pending pods of one workload with one reason."""
-
     workload: str
     pods: int
     reason: str
@@ -61,7 +59,6 @@ class View:
 
     @property
     def unpriced(self) -> int:
-        """Number of nodes of unknown price."""
         return sum(node.price_per_hour is None for node in self.nodes)
 
     def use(self, resource: str) -> float:
@@ -142,7 +139,6 @@ def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, .
 
 
 def document(view: View, by: str = "price") -> dict[str, Any]:
-    """Return the view as JSON values."""
     kinds = Counter(node.capacity_type for node in view.nodes)
     return {
         "summary": {
@@ -165,7 +161,6 @@ def document(view: View, by: str = "price") -> dict[str, Any]:
 
 
 def node_document(view: View, node: NodeFacts) -> dict[str, Any]:
-    """Return one node as JSON values."""
     price = node.price_per_hour
     return {
         "name": node.name,

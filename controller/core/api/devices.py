@@ -41,8 +41,6 @@ class ClaimSpec:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimTemplate:
-    """A ResourceClaimTemplate."""
-
     namespace: str
     name: str
     spec: ClaimSpec
@@ -80,7 +78,6 @@ class ResourceClaim:
 
 
 def parse_resource_claim(obj: Document) -> ResourceClaim:
-    """Parse a ResourceClaim."""
     meta, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
     allocation = status.get("allocation")
     return ResourceClaim(
@@ -93,7 +90,6 @@ def parse_resource_claim(obj: Document) -> ResourceClaim:
 
 
 def parse_resource_claim_template(obj: Document) -> ResourceClaimTemplate:
-    """Parse a ResourceClaimTemplate."""
     meta = mapping(obj.get("metadata"))
     return ResourceClaimTemplate(
         namespace=text(meta.get("namespace")) or "default",
@@ -165,7 +161,6 @@ class ResourceSlice:
 
 
 def parse_device_class(obj: Document) -> DeviceClass:
-    """Parse a DeviceClass."""
     meta = mapping(obj.get("metadata"))
     selectors = objects(mapping(obj.get("spec")).get("selectors"))
     expressions = (text(mapping(each.get("cel")).get("expression")) for each in selectors)

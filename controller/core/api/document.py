@@ -21,42 +21,34 @@ _NOTHING: Final[Document] = {}
 
 
 def mapping(value: object) -> Document:
-    """Return the value when it is an object, else an empty one."""
     return value if isinstance(value, dict) else _NOTHING
 
 
 def items(value: object) -> Sequence[Any]:
-    """Return the value when it is a list, else an empty one."""
     return value if isinstance(value, list) else ()
 
 
 def objects(value: object) -> list[Document]:
-    """Return the members of a list that are objects."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
-    """Return the value when it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def optional_text(value: object) -> str | None:
-    """Return the value when it is a string, else None."""
     return value if isinstance(value, str) else None
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Return the strings in a list."""
     return tuple([each for each in value if isinstance(each, str)]) if isinstance(value, list) else ()
 
 
 def whole(value: object, default: int = 0) -> int:
-    """Return the value when it is an integer, else the default."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def optional_whole(value: object) -> int | None:
-    """Return the value when it is an integer, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -121,14 +113,12 @@ def selector_requirements(value: object) -> tuple[SelectorRequirement, ...]:
 
 
 def node_selector_term(value: Document) -> NodeSelectorTerm:
-    """Return one term of a node selector."""
     return NodeSelectorTerm(
         selector_requirements(value.get("matchExpressions")), selector_requirements(value.get("matchFields"))
     )
 
 
 def node_selector_terms(value: object) -> tuple[NodeSelectorTerm, ...]:
-    """Return the terms of a NodeSelector (`nodeSelectorTerms`), ORed."""
     return tuple(node_selector_term(each) for each in objects(mapping(value).get("nodeSelectorTerms")))
 
 

@@ -36,7 +36,6 @@ class ApiKind(Generic[Model]):
 
     @property
     def api_version(self) -> str:
-        """Group and version as objects carry them."""
         return f"{self.group}/{self.version}"
 
     def parse(self, document: Document) -> Model:
@@ -72,8 +71,6 @@ class AnnotationKeys:
 
 @dataclass(frozen=True, slots=True)
 class FrontEnd:
-    """One generation of the API."""
-
     pool: ApiKind[Provisioner]
     node_template: ApiKind[AWSNodeTemplate]
     template_name: Callable[[Document], str]

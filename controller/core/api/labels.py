@@ -75,7 +75,6 @@ NORMALIZED = {
 
 
 def normalize_label(key: str) -> str:
-    """Return the label's present name."""
     return NORMALIZED.get(key, key)
 
 

@@ -69,12 +69,10 @@ class Node:
 
     @property
     def zone(self) -> str:
-        """The zone's name."""
         return self.labels.get(ZONE, "")
 
     @property
     def capacity_type(self) -> str:
-        """spot or on-demand."""
         return self.labels.get(CAPACITY_TYPE, "")
 
     @property

@@ -40,8 +40,6 @@ class BlockDevice:
 
 @dataclass(frozen=True, slots=True)
 class BlockDeviceMapping:
-    """One device."""
-
     device_name: str
     ebs: BlockDevice
 

@@ -222,11 +222,9 @@ class Pod:
 
     @property
     def terminating(self) -> bool:
-        """Deletion was asked for."""
         return self.deleted_at is not None
 
     def owned_by(self, api_version: str, kind: str) -> bool:
-        """Return whether an owner reference names this kind."""
         for owner in self.owners:  # noqa: SIM110 - `any` takes three times as long, and this is asked of every pod
             if owner.kind == kind and owner.api_version == api_version:
                 return True
@@ -242,7 +240,6 @@ class Pod:
 
     @property
     def daemon(self) -> bool:
-        """A DaemonSet owns it."""
         return self.owned_by("apps/v1", "DaemonSet")
 
     @property

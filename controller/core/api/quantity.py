@@ -148,7 +148,6 @@ def _decimals(value: float, most: int) -> str:
 
 
 def in_bytes(resource: str) -> bool:
-    """Return whether a resource is counted in bytes."""
     return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 

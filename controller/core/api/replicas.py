@@ -30,7 +30,6 @@ class Replicas:
 
     @property
     def pods(self) -> list[Pod]:
-        """The pods in the order given."""
         return self._pods
 
     @property

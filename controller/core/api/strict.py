@@ -20,13 +20,10 @@ MAX_INT64: Final = 2**63 - 1
 
 
 class Report:
-    """Collect problems, in order."""
-
     def __init__(self) -> None:
         self._problems: list[Problem] = []
 
     def add(self, path: str, message: str, remedy: str = "") -> None:
-        """Add a problem."""
         self._problems.append(Problem(path, message, remedy))
 
     def refuse(self, path: str, error: ValueError) -> None:
@@ -94,11 +91,9 @@ class Fields:
                 report.add(self.at(name), "unknown field", remedy)
 
     def at(self, name: str) -> str:
-        """Return the path of a field."""
         return step(self.path, str(name))
 
     def problem(self, name: str, message: str, remedy: str = "") -> None:
-        """Report a problem of a field."""
         self.report.add(self.at(name), message, remedy)
 
     def has(self, name: str) -> bool:
@@ -140,7 +135,6 @@ class Fields:
         return value
 
     def boolean(self, name: str) -> bool | None:
-        """true or false."""
         value = self.raw(name)
         if value is not None and not isinstance(value, bool):
             self.problem(name, f"must be true or false, not {value!r}")
@@ -148,7 +142,6 @@ class Fields:
         return value
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """Return a list of strings."""
         return tuple(value for path, value in self.members(name) if self._is_string(path, value))
 
     def _is_string(self, path: str, value: Any) -> bool:
@@ -187,7 +180,6 @@ class Fields:
             yield step(self.at(name), str(key)), str(key), member
 
     def string_map(self, name: str) -> FrozenMap[str, str]:
-        """Return a map of strings to strings."""
         members = {key: value for path, key, value in self.entries(name) if self._is_string(path, value)}
         return FrozenMap(members) if members else EMPTY
 

@@ -25,7 +25,6 @@ class Fleet:
 
 
 def fleet(snapshot: Snapshot, catalog: Catalog) -> Fleet:
-    """Return the prices of all our nodes."""
     types = {name: {entry.name: entry for entry in entries} for name, entries in catalog.items()}
     known = {
         node.name: node_price(node, types.get(node.provisioner_name, {}).get(node.node.instance_type))
@@ -67,7 +66,6 @@ def added_surplus(node: StateNode, credits: CpuCredits, cpu: float, cpu_use: flo
 
 
 def _cpu_asked(node: StateNode) -> float:
-    """vCPUs that the node's pods request."""
     return sum(pod.spec.requests.get("cpu", 0) for pod in node.pods) / 1000.0
 
 

@@ -33,7 +33,6 @@ class LaunchOutcome:
 
     @property
     def as_planned(self) -> bool:
-        """Whether it is the planned offering."""
         planned = self.planned
         wanted = (planned.instance_type, planned.zone, planned.capacity_type)
         return wanted == (self.instance_type, self.zone, self.capacity_type)
@@ -51,7 +50,6 @@ class LaunchOutcome:
 
 
 def launch_outcome(request: LaunchRequest, instance: CloudInstance) -> LaunchOutcome:
-    """Compare what was asked for with what was launched."""
     entry = request.instance_types.get(instance.instance_type)
     return LaunchOutcome(
         token=request.token,

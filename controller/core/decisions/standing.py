@@ -28,11 +28,9 @@ class Standing:
 
     @classmethod
     def of(cls, snapshot: Snapshot, catalog: Catalog) -> Standing:
-        """Compute the digest."""
         return cls(snapshot, catalog, state_digest(snapshot, catalog))
 
     def still_of(self, snapshot: Snapshot, catalog: Catalog) -> bool:
-        """Return whether it describes this snapshot and catalog."""
         return self.snapshot.version == snapshot.version and self.catalog == catalog
 
     def prices(self, gone: Collection[str]) -> dict[str, float]:

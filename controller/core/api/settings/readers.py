@@ -45,7 +45,6 @@ def integer(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Parse an integer of 1 or more."""
     number = integer(text)
     if number < 1:
         raise ValueError(f"{text!r} is not above zero: write a positive integer")
@@ -53,7 +52,6 @@ def positive(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Parse an integer of 0 or more."""
     number = integer(text)
     if number < 0:
         raise ValueError(f"{text!r} is below zero: write 0 or a positive integer")

@@ -21,8 +21,6 @@ NODE_NAME_CONVENTIONS: Final = ("ip-name", "resource-name")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key."""
-
     key: str
     read: Reader | None
     """From the ConfigMap's text to the value. None: `Settings` names the reader, whose type is none of core.api's."""

@@ -97,7 +97,6 @@ def _check_threshold(report: Report, path: str, signal: str, value: Any) -> None
 
 
 def _check_grace_period(report: Report, path: str, signal: str, value: Any) -> None:
-    """A duration at an eviction signal."""
     _check_signal(report, path, signal)
     if not isinstance(value, str):
         report.add(path, f"must be a duration, not {value!r}", "write a number with a unit, such as 2m")
