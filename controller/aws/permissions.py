@@ -79,9 +79,7 @@ def _advisory(clients: Clients, settings: Settings) -> Iterator[Check]:
         lambda: clients.ec2.create_fleet(
             DryRun=True,
             Type="instant",
-            LaunchTemplateConfigs=[
-                {"LaunchTemplateSpecification": {"LaunchTemplateName": NAME, "Version": "$Latest"}},
-            ],
+            LaunchTemplateConfigs=[{"LaunchTemplateSpecification": {"LaunchTemplateName": NAME, "Version": "$Latest"}}],
             TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
             TagSpecifications=[
                 {"ResourceType": "fleet", "Tags": tags},

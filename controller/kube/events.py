@@ -122,11 +122,7 @@ class EventRecorder:
     """Thread-safe. `start` it once; `stop` sends the queued events, for a limited time."""
 
     def __init__(
-        self,
-        client: KubeClient,
-        clock: Clock,
-        limits: Mapping[str, EventLimit] = EVENT_LIMITS,
-        run: Run = Worker.start,
+        self, client: KubeClient, clock: Clock, limits: Mapping[str, EventLimit] = EVENT_LIMITS, run: Run = Worker.start
     ) -> None:
         self.dropped = 0
         """Events that were not sent: over their limit, queue full, or refused by the server."""

@@ -20,14 +20,7 @@ from controller.core.decisions.standing import Standing
 from controller.core.state.snapshot import Snapshot
 from controller.core.untrusted_json import UnreadableJsonError, read_object, unpacked
 from controller.runtime.clock import Clock
-from controller.runtime.metrics import (
-    DECISIONS,
-    NODES_CREATED,
-    NODES_TERMINATED,
-    SILENT,
-    UNREADABLE_RECORDS,
-    Recorder,
-)
+from controller.runtime.metrics import DECISIONS, NODES_CREATED, NODES_TERMINATED, SILENT, UNREADABLE_RECORDS, Recorder
 from controller.telemetry.http_server import Page
 
 RECORD = "karpenter-decisions"

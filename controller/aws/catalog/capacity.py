@@ -160,11 +160,7 @@ def overhead(info: TypeInfo, rules: CapacityRules, memory: int | None = None) ->
 def kube_reserved(info: TypeInfo, rules: CapacityRules) -> Resources:
     """Return the AMI's defaults, each replaced where kubeletConfiguration.kubeReserved names it."""
     pods = eni_limited_pods(info) if rules.eni_limited_memory_overhead else pod_capacity(info, rules)
-    reserved = {
-        "cpu": reserved_millicores(info.vcpus),
-        "memory": (11 * pods + 255) * MIB,
-        "ephemeral-storage": GIB,
-    }
+    reserved = {"cpu": reserved_millicores(info.vcpus), "memory": (11 * pods + 255) * MIB, "ephemeral-storage": GIB}
     reserved.update(resources(rules.kubelet.kube_reserved))
     return FrozenMap(reserved)
 

@@ -91,11 +91,7 @@ class MarketData:
         return sold
 
     def instance_types(
-        self,
-        provisioner: Provisioner,
-        template: AWSNodeTemplate,
-        zones: SubnetZones,
-        images: tuple[Image, ...] | None,
+        self, provisioner: Provisioner, template: AWSNodeTemplate, zones: SubnetZones, images: tuple[Image, ...] | None
     ) -> tuple[InstanceType, ...]:
         """Return the types sold in the subnets' zones that one of the images is for;
         the same tuple while nothing changed.

@@ -103,12 +103,7 @@ class Pricing:
         """Ask the Pricing API; returns how many types have a price. Types that it lacks keep theirs."""
         prices: dict[str, float] = {}
         for tenancy, product_family in _TENANCIES:
-            filters = {
-                **_COMMON,
-                "regionCode": self._region,
-                "tenancy": tenancy,
-                "productFamily": product_family,
-            }
+            filters = {**_COMMON, "regionCode": self._region, "tenancy": tenancy, "productFamily": product_family}
             prices.update(self._products(filters))
         if not prices:
             raise CloudError(f"pricing:GetProducts lists no instance type of region {self._region}")

@@ -89,10 +89,7 @@ class FleetRequest:
             "Type": "instant",
             "ClientToken": client_token,
             "LaunchTemplateConfigs": [
-                {
-                    "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
-                    "Overrides": listed,
-                }
+                {"LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"}, "Overrides": listed}
                 for name, listed in sorted(configs.items())
             ],
             "TargetCapacitySpecification": {

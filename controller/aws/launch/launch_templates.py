@@ -143,11 +143,7 @@ class LaunchTemplates:
         return name
 
     def _create(self, name: str, parameters: LaunchParameters) -> None:
-        tags = {
-            **parameters.tags,
-            tagging.TEMPLATE_CLUSTER: self._cluster_name,
-            tagging.MANAGED_BY: tagging.MANAGER,
-        }
+        tags = {**parameters.tags, tagging.TEMPLATE_CLUSTER: self._cluster_name, tagging.MANAGED_BY: tagging.MANAGER}
         with translated("ec2:CreateLaunchTemplate", f"AWSNodeTemplate {parameters.template.name}"):
             self._ec2.create_launch_template(
                 LaunchTemplateName=name,

@@ -24,16 +24,7 @@ from controller.errors import NodeTemplateError
 from controller.settings import Settings
 
 KUBELET_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
-KUBELET_LABELS = frozenset(
-    {
-        keys.ARCH,
-        keys.OS,
-        keys.HOSTNAME,
-        keys.INSTANCE_TYPE,
-        keys.ZONE,
-        keys.REGION,
-    }
-)
+KUBELET_LABELS = frozenset({keys.ARCH, keys.OS, keys.HOSTNAME, keys.INSTANCE_TYPE, keys.ZONE, keys.REGION})
 """Labels of Kubernetes' domains that a kubelet may set on its Node (NodeRestriction); with others it does not start."""
 
 REMEMBERED_TEMPLATES = 1000
@@ -108,12 +99,7 @@ class NodeParameters:
         return pods if pods is not None or own_rule else item.capacity.get("pods")
 
     def _parameters(
-        self,
-        request: LaunchRequest,
-        capacity_type: str,
-        image_id: str,
-        max_pods: int | None,
-        cluster: ClusterFacts,
+        self, request: LaunchRequest, capacity_type: str, image_id: str, max_pods: int | None, cluster: ClusterFacts
     ) -> LaunchParameters:
         template, provisioner = request.template, request.provisioner
         family = family_of(template, cluster.kubernetes_version)

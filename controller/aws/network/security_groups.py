@@ -31,11 +31,7 @@ class SecurityGroups:
     """Security groups of node templates. Safe for many threads."""
 
     def __init__(
-        self,
-        ec2: EC2Client,
-        cluster_name: str,
-        clock: Clock,
-        logger: structlog.typing.FilteringBoundLogger,
+        self, ec2: EC2Client, cluster_name: str, clock: Clock, logger: structlog.typing.FilteringBoundLogger
     ) -> None:
         self._ec2 = ec2
         self._cluster_tag = cluster_tag(cluster_name)

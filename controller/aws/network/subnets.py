@@ -52,12 +52,7 @@ Reservation: TypeAlias = Mapping[str, int]
 class Subnets:
     """Subnets of node templates. Safe for many threads."""
 
-    def __init__(
-        self,
-        ec2: EC2Client,
-        clock: Clock,
-        left: Callable[[], Collection[str]] = frozenset,
-    ) -> None:
+    def __init__(self, ec2: EC2Client, clock: Clock, left: Callable[[], Collection[str]] = frozenset) -> None:
         """`left`: ids of the zones that a zonal shift leaves; their subnets get no nodes."""
         self._ec2 = ec2
         self._left = left

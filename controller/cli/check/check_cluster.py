@@ -198,9 +198,7 @@ class ClusterCheck:
                 return
         if not bundle:
             yield problem(
-                subject,
-                "has no caBundle: the API server cannot call it",
-                "the leader fills it in; is there one?",
+                subject, "has no caBundle: the API server cannot call it", "the leader fills it in; is there one?"
             )
             return
         left = days_left(bundle, self.now)

@@ -124,11 +124,7 @@ def add_instance_types(cluster: Cluster, view: CatalogView) -> None:
 
 
 def source_or_none(
-    choice: str,
-    region: str,
-    settings: Settings,
-    dumped: RegionCatalog | None = None,
-    book: RegionCatalog | None = None,
+    choice: str, region: str, settings: Settings, dumped: RegionCatalog | None = None, book: RegionCatalog | None = None
 ) -> Source:
     """See `source_for`; no types and prices for a region without a shipped catalog. Raises CloudError for live ones."""
     try:

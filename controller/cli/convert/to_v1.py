@@ -13,11 +13,7 @@ from typing import Any
 
 from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.nodetemplate import ID_KEYS, comma_list, default_ami_family
-from controller.core.api.v1alpha5.disruption_rules import (
-    ANNOTATION_KEYS,
-    GRACE_PERIOD_ANNOTATION,
-    THRESHOLD_ANNOTATION,
-)
+from controller.core.api.v1alpha5.disruption_rules import ANNOTATION_KEYS, GRACE_PERIOD_ANNOTATION, THRESHOLD_ANNOTATION
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
 from controller.core.untrusted_json import UnreadableJsonError, read_json
 

@@ -31,12 +31,7 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.guards.headroom import HEADROOM_ANNOTATION
 from controller.core.guards.mix import BASE_ANNOTATION, PERCENTAGE_ANNOTATION
 from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION
-from controller.core.zones.balance import (
-    INTERVAL_ANNOTATION,
-    PREMIUM_ANNOTATION,
-    SCOPE_ANNOTATION,
-    SHARE_ANNOTATION,
-)
+from controller.core.zones.balance import INTERVAL_ANNOTATION, PREMIUM_ANNOTATION, SCOPE_ANNOTATION, SHARE_ANNOTATION
 from controller.core.zones.services import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
 ANNOTATIONS: Final = kept(

@@ -29,15 +29,7 @@ from controller.cli.output import Command
 @click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="OIDC issuer of the cluster (for the roles).")
 @click.option("--into", "folder", default="", metavar="FOLDER", help="Write both to files in FOLDER instead.")
 def manifests(
-    file: str,
-    account: str,
-    region: str,
-    version: str,
-    image: str,
-    iam: bool,
-    vpc: str,
-    issuer: str,
-    folder: str,
+    file: str, account: str, region: str, version: str, image: str, iam: bool, vpc: str, issuer: str, folder: str
 ) -> None:
     """The Kubernetes objects that a stack file stands for, as YAML: for GitOps, or kubectl apply.
 

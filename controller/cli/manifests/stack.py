@@ -13,12 +13,7 @@ import yaml
 from components.config.load import Stack, parse, values
 from components.documents.account import Account
 from components.documents.addons import CHARTS
-from components.documents.manifests import (
-    Place,
-    addon_objects,
-    controller_objects,
-    fargate_logging_objects,
-)
+from components.documents.manifests import Place, addon_objects, controller_objects, fargate_logging_objects
 from components.documents.roles import RoleDocument, controller_role_arn, roles
 from controller.cli.inputs.files import LocatedObject, read_files
 from controller.cli.inputs.stack_file import project_folder, stack_region

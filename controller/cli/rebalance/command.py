@@ -97,12 +97,7 @@ def asked_of(cluster: ClusterView, now: float) -> MethodInput:
     snapshot = cluster.snapshot
     going = frozenset(node.name for command in recorded_commands(snapshot) for node in command.carriers)
     simulator = Simulator(
-        snapshot,
-        cluster.view.types,
-        going,
-        FrozenMap(cluster.view.problems),
-        cluster.options,
-        cluster.index(snapshot),
+        snapshot, cluster.view.types, going, FrozenMap(cluster.view.problems), cluster.options, cluster.index(snapshot)
     )
     everyone = candidates(snapshot, cluster.view.types, now, beside=simulator.options.beside)
     gate = Gate(snapshot, now, cluster.settings.disruption_budgets)

@@ -26,11 +26,7 @@ def queues(snapshot: Snapshot, now: float) -> tuple[Queue, ...]:
     initialized = {state.name for state in owned(snapshot) if state.initialized}
     starting = (node.created for node in ours if node.deleted_at is None and node.name not in initialized)
     terminating = (node.deleted_at for node in ours if node.deleted_at is not None)
-    return (
-        _queue("pods", pods, now),
-        _queue("starting", starting, now),
-        _queue("terminating", terminating, now),
-    )
+    return (_queue("pods", pods, now), _queue("starting", starting, now), _queue("terminating", terminating, now))
 
 
 def _queue(name: str, since: Iterable[float], now: float) -> Queue:
