@@ -70,30 +70,22 @@ class Command(click.Command):
         """
         try:
             return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
         except ValidationError as error:
-            click.echo(f"{error.subject}:", err=True)
-            for problem in error.problems:
-                click.echo(f"  {problem}", err=True)
+            click.echo("\n  ".join([f"{error.subject}:", *map(str, error.problems)]), err=True)
             ctx.exit(MISUSE)
         except NodelessError as error:
-            click.echo(f"nodeless {self.name}: {error}", err=True)
-            ctx.exit(FAILED)
-        except BrokenPipeError:
-            raise
+            text = str(error)
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"nodeless {self.name}: {where}{error.strerror or error}", err=True)
-            ctx.exit(FAILED)
+            text = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
         except Exception as error:
-            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort):
-                raise
             if os.environ.get("NODELESS_TRACEBACK"):
                 raise
-            text = (
-                f"{type(error).__name__}: {error}; a fault of nodeless: report it with what NODELESS_TRACEBACK=1 adds"
-            )
-            click.echo(f"nodeless {self.name}: {text}", err=True)
-            ctx.exit(FAILED)
+            fault = "a fault of nodeless: report it with what NODELESS_TRACEBACK=1 adds"
+            text = f"{type(error).__name__}: {error}; {fault}"
+        click.echo(f"nodeless {self.name}: {text}", err=True)
+        raise click.exceptions.Exit(FAILED)
 
 
 def output_option(*more: str) -> Callable[[F], F]:

@@ -7,9 +7,9 @@ outage that outlasts the attempts is raised as UnavailableError.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from controller.runtime.metrics import SILENT, Recorder
 
 __all__ = ["ClientOptions", "KubeClient", "ObjectList"]
 
+T = TypeVar("T")
 Document = dict[str, Any]
 
 _PATCH_TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
@@ -214,20 +215,11 @@ class KubeClient:
         token = ""
         while True:
             query = {**selectors, "limit": str(limit) if limit else "", "continue": token}
-            page = self._page(Request("GET", resource.path(namespace), f"list {resource.plural}", query), decode)
-            items.extend(page.items)
-            token = page.token
+            request = Request("GET", resource.path(namespace), f"list {resource.plural}", query)
+            listed, token = self._read(request, lambda body: _page(body, decode), "list of objects")
+            items.extend(listed.items)
             if not token:
-                return ObjectList(tuple(items), page.resource_version)
-
-    def _page(self, request: Request, decode: Decode) -> _Page:
-        body = self._transport.exchange(request)
-        try:
-            page = decode_list(body)
-            items = [decode(raw) for raw in page.items or ()]
-        except msgspec.MsgspecError as error:
-            raise UnavailableError(f"{request.what}: the answer is no list of objects: {error}") from error
-        return _Page(items, page.metadata.resource_version, page.metadata.continue_)
+                return ObjectList(tuple(items), listed.resource_version)
 
     def _call(
         self,
@@ -256,18 +248,20 @@ class KubeClient:
 
     def _document(self, request: Request) -> Document:
         """The answer as a JSON object; an empty answer is an empty object."""
+        return self._read(request, lambda body: dict(decode_object(body)) if body else {}, "JSON object")
+
+    def _read(self, request: Request, decode: Callable[[bytes], T], form: str) -> T:
         body = self._transport.exchange(request)
         try:
-            return dict(decode_object(body)) if body else {}
+            return decode(body)
         except msgspec.MsgspecError as error:
-            raise UnavailableError(f"{request.what}: the answer is no JSON object: {error}") from error
+            raise UnavailableError(f"{request.what}: the answer is no {form}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    items: Sequence[Mapping[str, Any]]
-    resource_version: str
-    token: str
+def _page(body: bytes, decode: Decode) -> tuple[ObjectList, str]:
+    """A page of a list, and the token of the next one; empty for the last."""
+    page = decode_list(body)
+    return ObjectList(tuple(map(decode, page.items or ())), page.metadata.resource_version), page.metadata.continue_
 
 
 def _describe(method: str, resource: Resource, namespace: str, name: str, subresource: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +24,6 @@ from controller.errors import (
 from controller.kube.client import ClientOptions, KubeClient
 from controller.kube.connection import Connection, connect
 from controller.kube.events import EventRecorder, ObjectRef
-from controller.kube.list_decoding import Decode
 from controller.kube.resources import LEASES, NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PROVISIONERS, Resource
 from controller.kube.retry import Backoff
 from controller.kube.transport import Request
@@ -96,14 +96,14 @@ def test_a_page_token_that_expires_in_the_middle_starts_the_list_anew(server: Se
     pages = 0
 
     class Compacting(KubeClient):
-        def _page(self, request: Request, decode: Decode) -> Any:
+        def _read(self, request: Request, decode: Callable[[bytes], Any], form: str) -> Any:
             """Forget the history before the second page."""
             nonlocal pages
             pages += 1
             if pages == 2:
                 client.create(PODS, fresh(pod_object(name="late")), "default")
                 server.fault(kind="compact")
-            return super()._page(request, decode)
+            return super()._read(request, decode, form)
 
     listing = Compacting(client.connection, client.options)
     assert len(listing.list(PODS)) == 21

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from controller.cli.check.findings import Check, Finding, ok, warning
+from controller.cli.check.findings import Finding, ok, warning
 from controller.core.api.labels import ZONE
 from controller.core.zones.pod_network import DAEMON_SET, PodNetwork
 from controller.kube.client import KubeClient
@@ -15,24 +14,16 @@ from controller.settings import Settings
 SUBJECT = "VPC CNI"
 
 
-@dataclass(frozen=True, slots=True)
-class PodNetworkCheck:
-    kube: KubeClient
-    settings: Settings
-
-    def checks(self) -> tuple[tuple[str, Check], ...]:
-        return ((SUBJECT, self.pod_network),)
-
-    def pod_network(self) -> Iterator[Finding]:
-        """Check for differences between the VPC CNI and the settings; nothing where there is no VPC CNI."""
-        network = read_pod_network(self.kube)
-        if not network.known:
-            return
-        wrong = tuple(_differences(network, self.settings))
-        yield from wrong
-        if not wrong:
-            where = f": pods take addresses of {', '.join(network.subnets.values())}" if network.custom else ""
-            yield ok(SUBJECT, f"it is set up as plans count on{where}")
+def check_pod_network(kube: KubeClient, settings: Settings) -> Iterator[Finding]:
+    """Check for differences between the VPC CNI and the settings; nothing where there is no VPC CNI."""
+    network = read_pod_network(kube)
+    if not network.known:
+        return
+    wrong = tuple(_differences(network, settings))
+    yield from wrong
+    if not wrong:
+        where = f": pods take addresses of {', '.join(network.subnets.values())}" if network.custom else ""
+        yield ok(SUBJECT, f"it is set up as plans count on{where}")
 
 
 def _differences(network: PodNetwork, settings: Settings) -> Iterator[Finding]:

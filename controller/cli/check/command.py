@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
@@ -49,7 +50,7 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
     """Yield all findings; `region`: empty for the caller's own, None to leave AWS out.
     Raises KubeError when the cluster does not answer."""
     from controller.cli.check.check_cluster import ClusterCheck
-    from controller.cli.check.check_pod_network import PodNetworkCheck
+    from controller.cli.check.check_pod_network import SUBJECT, check_pod_network
     from controller.cli.inputs.objects import read_cluster
     from controller.cli.inputs.scenario import cluster_of
     from controller.cli.inputs.sources import shipped_type_names
@@ -62,7 +63,7 @@ def run_checks(kube: KubeClient, namespace: str, region: str | None) -> Iterator
     yield from findings.collect([*of_cluster.checks()])
     yield finding
     if settings is not None:
-        yield from findings.collect(PodNetworkCheck(kube, settings).checks())
+        yield from findings.collect([(SUBJECT, partial(check_pod_network, kube, settings))])
     if region is None:
         return
     if settings is None:

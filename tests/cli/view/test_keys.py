@@ -17,7 +17,7 @@ from controller.cli.cluster.workload_costs import Cost, Costs
 from controller.cli.formatting import bar
 from controller.cli.view import node_rows
 from controller.cli.view.keyboard import Keyboard
-from controller.cli.view.reading import Read, Reading
+from controller.cli.view.reading import Read, reading
 from controller.cli.view.screen import Page
 from controller.cli.view.screen_state import ScreenState
 from controller.cli.view.view_data import View, Waiting
@@ -170,13 +170,11 @@ def test_keys_are_answered_while_the_cluster_is_read() -> None:
         assert go.wait(10)
         return forty()
 
-    reading = Reading(lambda: nullcontext(read), 60.0, woken.set)
-    reading.start()
-    assert reading.view is None
-    go.set()
-    assert woken.wait(10)
-    assert reading.view is not None
-    reading.stop()
+    with reading(lambda: nullcontext(read), 60.0, woken.set) as current:
+        assert current.view is None
+        go.set()
+        assert woken.wait(10)
+        assert current.view is not None
 
     @contextmanager
     def refused() -> Iterator[Read]:
@@ -184,11 +182,9 @@ def test_keys_are_answered_while_the_cluster_is_read() -> None:
         yield read
 
     woken.clear()
-    reading = Reading(refused, 60.0, woken.set)
-    reading.start()
-    assert woken.wait(10)
-    assert isinstance(reading.failure, ForbiddenError)
-    reading.stop()
+    with reading(refused, 60.0, woken.set) as current:
+        assert woken.wait(10)
+        assert isinstance(current.failure, ForbiddenError)
 
 
 def test_a_frame_of_many_nodes_is_the_work_of_the_rows_that_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cli.check.check_pod_network import PodNetworkCheck
+from controller.cli.check.check_pod_network import check_pod_network
 from controller.errors import ForbiddenError
 from controller.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, DAEMON_SETS, ENI_CONFIGS, Resource
 from controller.reconcilers.status.pod_network_reconciler import READ_SECONDS, PodNetworkReconciler
@@ -96,5 +96,5 @@ def test_nodeless_check_tells_what_differs(
     world: World, environment: dict[str, str], settings: dict[str, Any], said: list[str]
 ) -> None:
     set_up(world, environment, {"eu-west-1a": "subnet-9"})
-    check = PodNetworkCheck(world.kube, Settings(cluster_name="test", **settings))
-    assert [text in each.text for each, text in zip(check.pod_network(), said, strict=True)] == [True]
+    found = check_pod_network(world.kube, Settings(cluster_name="test", **settings))
+    assert [text in each.text for each, text in zip(found, said, strict=True)] == [True]
