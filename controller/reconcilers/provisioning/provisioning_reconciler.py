@@ -61,7 +61,8 @@ REGISTRATION_WORKERS = 30
 UNDER_WAY_SECONDS = 0.1
 """Between two passes during launches: a failed launch changes no object, and so does not wake the loop."""
 BINDING_SECONDS = 5.0
-"""kube-scheduler counts as busy this long after its last binding, and MOST_BINDING_SECONDS after the plan at most."""
+"""kube-scheduler counts as busy this long after its last binding, or after a node with planned pods was initialized,
+and MOST_BINDING_SECONDS after the plan at most."""
 MOST_BINDING_SECONDS = 120.0
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
@@ -106,6 +107,8 @@ class ProvisioningReconciler:
         """Why the last launch of a Provisioner failed, while it is held back."""
         self._count, self._bound_at, self._planned_at, self._nominated_at = 0, -math.inf, -math.inf, -math.inf
         """How many pods were to be planned for; when they became fewer, were planned for and nominated last."""
+        self._starting: set[str] = set()
+        """Names of the nodes that are not initialized yet."""
         self._elsewhere = False
         """Whether a planned pod was bound to another node than planned."""
         self._tied: frozenset[str] = frozenset()
@@ -141,7 +144,8 @@ class ProvisioningReconciler:
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
         triggers = self._triggers(snapshot)
-        self._on_the_way = self._on_their_way(snapshot, len(triggers), now)
+        before, self._on_the_way = self._on_the_way, self._on_their_way(snapshot, len(triggers), now)
+        self._window = self._window.forget((before - self._on_the_way) & triggers)
         self._window = self._window.observe(now, triggers, times, self._on_the_way)
         closes_at = self._window.closes_at(times)
         self._planning.unplanned = closes_at is not None
@@ -194,9 +198,10 @@ class ProvisioningReconciler:
         count: pods to plan for. While they become fewer, kube-scheduler is still binding: pods expected on initialized
         nodes wait for it too, and the nodes stay nominated.
         """
-        if count < self._count:
+        starting = {node.name for node in snapshot.nodes.values() if node.takes_pods and not node.initialized}
+        if count < self._count or not self._starting <= starting:
             self._bound_at = now
-        self._count = count
+        self._count, self._starting = count, starting
         binding = now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
         names = set(self._under_way.names)
         for node in snapshot.nodes.values():

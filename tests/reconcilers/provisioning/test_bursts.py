@@ -16,7 +16,7 @@ from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
-from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
+from controller.reconcilers.provisioning.provisioning_reconciler import BINDING_SECONDS, ProvisioningReconciler
 from controller.runtime.metrics import SCHEDULING_DURATION
 from controller.telemetry.registry import Metrics
 from tests import factories
@@ -135,8 +135,9 @@ def test_of_twenty_nodes_at_most_one_is_empty_when_bursts_end_within_their_windo
 
 
 def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -> None:
-    """Nodes take ten seconds to come, binding two pods a second half a minute: one plan. Pods that then stay are
-    planned for again, since their nodes take none of them."""
+    """Nodes take ten seconds to come, binding two pods a second half a minute: one plan. kube-scheduler has some time
+    for the first of them. Pods that stay once it binds no more are planned for again, as their nodes take none of them:
+    they have waited enough, and need not wait until they would count again anyway."""
     bursts = Bursts()
     pods = [factories.pod_object(name=f"pod-{number}") for number in range(70)]
     bursts.show("Pod", pods)
@@ -150,13 +151,14 @@ def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -
     }
     documents = [factories.node_object(name=name, labels=labels, **kept[name]) for name in nodes]
     bursts.show("Node", documents)
+    bursts.pass_for(BINDING_SECONDS - IDLE_SECONDS)
     for number in range(60):
         pods[number] = changed(pods[number], spec={**pods[number]["spec"], "nodeName": nodes[number % len(nodes)]})
         bursts.show("Pod", pods)
         bursts.pass_for(0.4)
         assert bursts.informers.snapshot().nodes[nodes[0]].nominated_until > bursts.clock.now()
     assert bursts.plans == 1
-    bursts.pass_for(20.0)
+    bursts.pass_for(BINDING_SECONDS + 2 * IDLE_SECONDS)
     assert bursts.plans > 1
 
 
