@@ -90,8 +90,7 @@ class Guards:
         recent = [node.node.created for node in owned(snapshot) if node.node.created > now - RATE_SECONDS]
         self._recent = len(recent)
         self.refused: list[tuple[str, str, str]] = []
-        """Of each refusal, in order: the guard (provisioner-price, cluster-price, cluster-resources or launch-rate),
-        the Provisioner, and why."""
+        """Of each refusal, in order: the guard (see `_refusal`), the Provisioner, and why."""
 
     def judge(self, allotment: Allotment, provisioner: Provisioner, types: Mapping[str, InstanceType]) -> Allotment:
         """Return the allotment with the offerings that no limit forbids; refused if the planned one is forbidden."""

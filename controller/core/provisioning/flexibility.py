@@ -59,6 +59,5 @@ class Flexibility:
         return chosen
 
     def expected_price(self, planned: PricedOffering, named: Sequence[PricedOffering]) -> float:
-        """Return the $/hour that the node is expected to cost: on demand the planned price,
-        for spot the mean of those named."""
+        """Return the $/hour that the node is expected to cost: for spot the mean of the offerings named."""
         return planned.price if planned.capacity_type != SPOT else fmean(offering.price for offering in named)

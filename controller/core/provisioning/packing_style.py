@@ -22,8 +22,7 @@ class PackingStyle:
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
-    """Return styles that may place pods which the default one left out.
-    unsettled: counts of some spread were uncertain."""
+    """Return styles for pods that the default one left out. unsettled: counts of some spread were uncertain."""
     first = PackingStyle(constrained_first=True)
     if not unsettled:
         return (first,)

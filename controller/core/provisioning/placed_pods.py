@@ -80,6 +80,5 @@ class PlacedPods(Sequence[PodKey]):
 
 
 def workloads(pods: Sequence[PodKey]) -> Mapping[str, int]:
-    """Return the number of planned pods per workload; empty for a plain sequence of keys,
-    which does not tell workloads."""
+    """Return the number of planned pods per workload; empty for plain keys, which do not tell workloads."""
     return pods.workloads() if isinstance(pods, PlacedPods) else EMPTY

@@ -101,8 +101,7 @@ class _Classes:
 
 
 def room_problem(snapshot: Snapshot, others: Sequence[Pod]) -> SchedulingProblem:
-    """Build the problem of which existing nodes kube-scheduler can bind `others` to now:
-    nothing is launched, and nodes of ours that still start have a taint that keeps pods away."""
+    """Build the problem of which nodes kube-scheduler can bind `others` to now: none that still start, no new ones."""
     problem = build(snapshot, {}, pods=others)
     ready = tuple(node for node in problem.nodes if node.initialized or not node.provisioner_name)
     return replace(problem, nodes=ready)
@@ -121,8 +120,7 @@ def with_bound(snapshot: Snapshot, placed: Mapping[str, Sequence[PodKey]]) -> Sn
 
 
 def wanted(snapshot: Snapshot, planned: Iterable[Pod], counts_ahead: bool) -> frozenset[PodKey]:
-    """Return those of the planned pods that a plan on this snapshot would be made for as well,
-    unless they have room now."""
+    """Return those of the planned pods that a plan on this snapshot would be made for, unless they have room now."""
     pods = untried(snapshot) if counts_ahead else NONE_UNTRIED
     ahead = {pod.uid for pod in chain(pods.ahead, pods.others)}
     return frozenset(pod.key for pod in planned if pod.uid in ahead or _still_waits(snapshot, pod))

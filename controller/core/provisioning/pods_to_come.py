@@ -48,8 +48,7 @@ def pods_to_come(snapshot: Snapshot) -> tuple[Pod, ...]:
 
 
 def still_to_come(snapshot: Snapshot, planned: Iterable[Pod]) -> frozenset[PodKey]:
-    """Return those of the planned pods to come that are wanted on this snapshot too,
-    whether they have come since or not."""
+    """Return those of the planned pods to come that this snapshot wants too, whether they have come since or not."""
     pods = [pod for pod in planned if is_to_come(pod.key)]
     if not pods:
         return frozenset()

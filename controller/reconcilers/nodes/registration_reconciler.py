@@ -42,8 +42,7 @@ class RegistrationReconciler:
         self._log = structlog.get_logger(self.name)
         self._nodes = ItemBackoff(context.clock, self.name)
         self._complete: dict[str, tuple[str, str]] = {}
-        """Of the nodes that lacked nothing and are initialized or not Ready, by uid: the Node's version, and its
-        Provisioner's uid."""
+        """Of nodes that lacked nothing and are initialized or not Ready, by uid: version, and Provisioner's uid."""
         self._executor = context.executors.executor("initialize", WORKERS)
 
     def reconcile(self, snapshot: Snapshot) -> float:

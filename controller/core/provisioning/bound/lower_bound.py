@@ -231,8 +231,7 @@ class _Bounder:
         return tuple(couplings)
 
     def _plain_spread(self, index: int, zones: tuple[str, ...]) -> bool:
-        """Return whether a spread can be stated in amounts: it counts only its own pods,
-        over exactly the bins' zones."""
+        """Return whether a spread can be stated in amounts: it counts its own pods alone, over the bins' zones."""
         group, members = self.rules.groups[index], self.rules.members[index]
         if index in self.rules.loose or len({self.masks.of[position] for position in members}) != 1:
             return False
@@ -264,8 +263,7 @@ class _Bounder:
         return _ExistingBins(rows, capacity, zone_of, allowed)
 
     def _shortages(self) -> Sequence[object]:
-        """Return E: how much more a node has of each resource than of its scarcest, in steps (`MOST_STEPS`),
-        as bytes."""
+        """Return E, as bytes: how much more a node has of each resource than of its scarcest, in `MOST_STEPS`."""
         total = self.requests.T @ self.counts
         # Requested resources x E: free room as a share of all requests.
         shares = np.maximum(self.existing.free[total > 0], 1e-9) / total[total > 0][:, None]

@@ -90,8 +90,7 @@ class Limits:
         return max((asked.get(name, 0) / max(amount, 1e-9) for name, amount in left), default=0.0)
 
     def shares(self, option_ids: Ints, pools: Ints) -> Floats:
-        """Return for each option (with its pool) the largest fraction of what is left of any limit that a node
-        takes."""
+        """Return for each option (with its pool) the largest fraction of any limit's rest that a node takes."""
         shares = np.zeros(len(option_ids))
         for pool in filter(self.limited, np.unique(pools).tolist()):
             parts = self._takes[pool] / np.maximum(self.left[pool], 1e-9)[:, None]

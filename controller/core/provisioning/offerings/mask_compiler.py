@@ -56,8 +56,7 @@ class LabelSignatures:
         return signature
 
     def of(self, requirements: Requirements) -> int:
-        """Return the signature of these requirements, those on other keys left out;
-        -1 if they contradict each other."""
+        """Return the signature of the requirements on open keys; -1 if they contradict each other."""
         parts = [r for key, r in requirements.items() if key in self._catalog.open_keys]
         if not parts:
             return 0

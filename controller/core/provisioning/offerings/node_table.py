@@ -93,8 +93,7 @@ class ExistingNodes:
         return {node.name: row for row, node in enumerate(self.nodes)}
 
     def column(self, key: str) -> tuple[Ints, list[LabelValue]]:
-        """Return a label as E codes, and the value that each code stands for;
-        some values may be on none of these nodes."""
+        """Return a label as E codes, and the value of each code; some may be on none of these nodes."""
         codes, cells = self.every.columns.column(key)
         return codes[self.places], cells
 

@@ -293,8 +293,7 @@ class OptionTable:
 
 
 def _fills(kind: InstanceType, cpu_use: float) -> list[tuple[float, float]]:
-    """Return how far a node of the type may be filled: limits on the CPU requested (millicores),
-    and the surplus of each."""
+    """Return how far a node of the type may be filled: limits on CPU requested (millicores), each with its surplus."""
     credits = kind.credits
     surplus = credits.surplus(cpu_use * kind.allocatable.get("cpu", 0) / 1000.0) if credits else 0.0
     if credits is None or surplus <= 0:

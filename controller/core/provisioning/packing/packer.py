@@ -183,8 +183,7 @@ class Packer:
             first, stretch = last, 4 * stretch
 
     def _with_room(self, item: Item, first: int, last: int) -> Ints:
-        """Return the rows from `first` up to `last` that resources, host rules,
-        labels and taints let one more unit onto."""
+        """Return the rows from `first` up to `last` that can take one more unit by all that the packer knows."""
         roomy: Bools = np.ones(last - first, dtype=np.bool_)
         for column, amount in item.asked:
             roomy &= self.table.free[column, first:last] >= amount
@@ -198,8 +197,7 @@ class Packer:
         return rows[self._allowed(item, rows)] if len(rows) else rows
 
     def _missing(self, item: Item, rows: slice | Ints) -> Mapping[int, Floats]:
-        """Return, by column, the attachments that the item's shared volumes take on each of the rows beside its
-        requests."""
+        """Return, by column, the attachments of the item's shared volumes that each of the rows lacks."""
         return self.shared.missing(item.shared, rows) if item.shared else {}
 
     def _allowed(self, item: Item, rows: Ints) -> Bools:
@@ -213,8 +211,7 @@ class Packer:
         return allowed if not existing else np.concatenate([mask.existing[rows[:existing]], allowed])
 
     def _not_dearer(self, item: Item, rows: Ints, factor: float) -> Ints:
-        """Return those of these rows (ascending) whose cheapest offering the item makes dearer by at most the
-        factor."""
+        """Return those of the rows (ascending) whose cheapest offering gets dearer by the factor at most."""
         if factor == np.inf or not len(rows):
             return rows
         table = self.table
@@ -306,8 +303,7 @@ class Packer:
             self.shared.attach(item.shared, rows)
 
     def unplace(self, item: Item, row: int, units: int) -> None:
-        """Free what units on a row use. What they narrowed, its offerings and open labels, stays narrow, and
-        what they share attached."""
+        """Free what units on a row use. Offerings and open labels stay narrow, shared volumes attached."""
         self.table.free[:, row] += item.request * units
         self.table.pods[row] -= units
         for rule in item.rules:
@@ -358,8 +354,7 @@ class Packer:
         return first
 
     def _room_on_new(self, item: Item) -> Floats:
-        """Return T: how many units of the item an empty node holds, at most all that are left;
-        0 where the mask forbids it."""
+        """Return T: how many of the units left an empty node holds; 0 where the mask forbids it."""
         most = min((self.hosts.empty_cap(rule) for rule in item.rules), default=np.inf)
         room: Floats = np.full(len(self.catalog), min(most, float(item.count)))
         shared = self.shared.on_empty(item.shared) if item.shared else {}

@@ -239,8 +239,7 @@ class Rounds:
         return sum(one.left for one in self.progress)
 
     def disregarding(self, groups: Sequence[TopologyGroup]) -> frozenset[int]:
-        """Return the classes, by index, whose units these spreads count without binding them,
-        in domains with too many."""
+        """Return the classes, by index, that these spreads count without binding them, in overfull domains."""
         placed = [share for share in shares(self.packer) if share.units]
         return frozenset(
             share.allocation.bundle.pod_class.index
@@ -345,8 +344,7 @@ def alone(group: TopologyGroup) -> list[str]:
 
 
 def excesses(group: TopologyGroup, *, constrained_first: bool = False) -> dict[str, int]:
-    """Return, of a spread, by domain with owners, the matched pods above what the least domain and maxSkew allow (see
-    `holds`)."""
+    """Return, of a spread, by domain with owners, the matched pods above what least domain and maxSkew allow."""
     free = group.unconstrained if constrained_first else {}
     most = group.global_minimum(without_unconstrained=constrained_first) + group.key.max_skew
     above = {
@@ -373,8 +371,7 @@ class Share:
 
 
 def shares(packer: Packer) -> Iterator[Share]:
-    """Yield what was placed of each allocation, as the plan will assign it:
-    the item's units in the order of allocations."""
+    """Yield what was placed of each allocation, as the plan will assign it: in their order."""
     items = {id(placement.item): placement.item for placement in packer.placements}
     for item in items.values():
         left = item.placed

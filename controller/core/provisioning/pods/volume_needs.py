@@ -122,8 +122,7 @@ class Volumes:
         return self._reach(volume), driver_name(volume.driver)
 
     def _reach(self, volume: PersistentVolume) -> list[Choice]:
-        """Return the volume's node affinity (any term), and the zones of its labels ("a__b":
-        either, as in VolumeZone)."""
+        """Return the volume's node affinity (any term), and its labels' zones ("a__b": either, as in VolumeZone)."""
         choices = [] if volume.node_affinity is None else [choice(volume.node_affinity)]
         for key, value in sorted(volume.labels.items()):
             if key in ZONE_LABELS:
@@ -152,8 +151,7 @@ class Volumes:
         return matched(suitable)
 
     def _candidates(self, pod: Pod, key: PodKey, mount: PodVolume, pools: Sequence[Requirements]) -> list[str]:
-        """Return the free statically provisioned volumes that suit the claim and the pod's node affinity,
-        best first."""
+        """Return the free static volumes that suit the claim and the pod's node affinity, best first."""
         claim = self._snapshot.claims.get(key)
         wanted = claim.storage_class_name if claim is not None else mount.storage_class_name
         storage_class = self._storage_class(wanted)

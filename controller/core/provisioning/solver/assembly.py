@@ -149,8 +149,7 @@ class Assembler:
         return 0.0 if column is None else float(used[column] + self.catalog.overhead[column, option]) / 1000.0
 
     def _surplus(self, pool: int, cpu: float) -> Floats | None:
-        """Return the $/hour of surplus CPU for each of the pool's offerings if `cpu` vCPUs are requested there;
-        None: of none."""
+        """Return the $/hour of surplus CPU of each of the pool's offerings for `cpu` vCPUs requested; None: of none."""
         offered, used = self.catalog.table.cheapest_first(pool), self.packer.options.cpu_use * cpu
         if not (offered.baseline < used).any():
             return None
@@ -197,8 +196,7 @@ class Assembler:
         return self._offerings[key]
 
     def _allowed(self, option: int, pool: int, masks: Masks) -> Bools:
-        """Return for each offering of the pool whether labels, open labels and limits let it replace one of the node
-        option."""
+        """Return for each offering of the pool whether labels and limits let it replace one of the node option."""
         signatures, offered = self.packer.signatures, self.catalog.table.cheapest_first(pool)
         no_larger = self.packer.limits.no_larger(pool, option)
         key = (pool, masks, int(signatures.base[option]), option if no_larger is not None else -1)

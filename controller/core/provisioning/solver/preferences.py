@@ -150,8 +150,7 @@ class Preferences:
     def _cost(
         self, level: RelaxationLevel, request: Floats, pins: Requirements | None = None, most: float = UNLIMITED
     ) -> float:
-        """Return the least share of a new node's cost that a pod of the level pays,
-        with at most `most` such on a node."""
+        """Return the least that a pod of the level pays of a new node, with at most `most` such on a node."""
         masks = (self.masks.mask(level, each, pins) for each in self.masks.variants(level))
         return min((self.masks.least_cost(mask, request, most) for mask in masks), default=np.inf)
 

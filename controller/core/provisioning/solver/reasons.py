@@ -191,8 +191,7 @@ class Reasons:
         return self._resources(allowed, question) or self._limits(index, allowed, question)
 
     def _admitted(self, index: int) -> Bools:
-        """Return T flags: the options of one Provisioner whose type its requirements allow,
-        with or without capacity now."""
+        """Return T flags: the options whose type one Provisioner allows, with or without capacity now."""
         catalog = self.catalog
         rows: Bools = catalog.pool_of == index
         for key, requirement in catalog.pools[index].requirements.items():
@@ -281,8 +280,7 @@ class Reasons:
         )
 
     def _sold_out(self, rows: Bools, question: Question) -> list[str]:
-        """Return the types of `rows` with an offering that meets every choice of the pod and has no capacity at the
-        moment."""
+        """Return the types of `rows` whose offerings that meet every choice of the pod have no capacity now."""
         catalog, names = self.catalog, set[str]()
         for row in np.flatnonzero(rows).tolist():
             of_pool = catalog.pools[int(catalog.pool_of[row])].requirements

@@ -61,8 +61,7 @@ class Solver:
         self.masks = compiled.masks
 
     def solve(self) -> SchedulingPlan:
-        """Return the best of the first plan, of first plans in other styles if it leaves pods out,
-        and of the refined plan."""
+        """Return the best of first plans (in other styles if one leaves pods out) and of the refined plan."""
         compiled = self.compiled
         rounds = self._sound(PackingStyle())
         plan = self._plan(rounds)
@@ -109,8 +108,7 @@ class Solver:
         return shared
 
     def _fewer_left(self, rounds: Rounds, plan: SchedulingPlan) -> tuple[Rounds, SchedulingPlan]:
-        """Return the packing that leaves fewest pods out: in other styles, in turn,
-        and with those that were left in front."""
+        """Return the packing that leaves fewest pods out: in other styles, in turn, those left in front."""
 
         def try_styles(styles: Iterable[PackingStyle], early: frozenset[int] = frozenset()) -> None:
             nonlocal rounds, plan
@@ -227,8 +225,7 @@ class Solver:
         )
 
     def _reason(self, rounds: Rounds, one: Progress) -> tuple[str, Mapping[str, str]]:
-        """Return why pods of a class were left out, in terms of what their last step requires;
-        limits, by Provisioner."""
+        """Return why pods of a class were left out, by what their last step requires; limits, by Provisioner."""
         space, existing, packer = self.masks.catalog.space, self.masks.existing, rounds.packer
         number, level, choices = one.steps[-1]
         request = space.vector(one.pod_class.requests)

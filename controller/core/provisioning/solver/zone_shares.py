@@ -96,8 +96,7 @@ def _counts(node: StateNode, provisioner: str, aim: ZoneBalance) -> bool:
 
 
 def _targets(node: PlannedNode, premium: float) -> dict[str, tuple[PricedOffering, ...]]:
-    """Return, by zone the offerings that the node would name there:
-    up to as many as now, at a mean cost within the premium."""
+    """Return, by zone, the offerings that the node would name there: as many as now at most, within the premium."""
     named = node.named
     most = (1.0 + premium) * _cost(node.offering, named)
     by_zone: defaultdict[str, list[PricedOffering]] = defaultdict(list)
@@ -141,8 +140,7 @@ def _moved(node: PlannedNode, named: tuple[PricedOffering, ...], move: Move, bef
 
 
 def _kept(node: PlannedNode, crowded: Set[str]) -> PlannedNode:
-    """Return a node that stays where it is planned: EC2 may choose neither a crowded zone for it nor, in one,
-    another."""
+    """Return a node that stays where it is planned: EC2 may choose no crowded zone for it, nor, in one, another."""
     own = node.offering.zone
     named = tuple(o for o in node.named if o.zone == own or not {own, o.zone} & crowded)
     return node if named == node.named else replace(node, first_choice=named)

@@ -343,8 +343,7 @@ def _most_before(rule: UnitRule) -> float:
 
 
 def _permits(rule: UnitRule, value: str) -> bool:
-    """Return whether affinity and anti-affinity allow one more unit in the domain;
-    of spread, whether it has the label."""
+    """Return whether (anti-)affinity allows one more unit in the domain; of spread, whether it has the label."""
     group = rule.group
     kind = group.key.kind
     if value == ABSENT:

@@ -126,8 +126,7 @@ class Bundler:
         return self._cut_to_fit(sorted(chosen, key=lambda bundle: bundle.name), counts)
 
     def _cut_to_fit(self, bundles: list[Bundle], counts: dict[int, int]) -> Bundle | None:
-        """Return the largest even cut of the unit that some node can hold, by bisection;
-        None: not even one pod of each."""
+        """Return the largest even cut of the unit that some node holds, by bisection; None: not one pod of each."""
         whole = self._joined(bundles, counts)
         if self._fits(whole):
             return whole
@@ -176,8 +175,7 @@ class Bundler:
         return bool(np.isfinite(self.domains.cost(mask, bundle.request)))
 
     def _has_an_order(self, bundle: Bundle) -> bool:
-        """Return whether kube-scheduler could bind the members in some order,
-        each finding the affinity that it asks for."""
+        """Return whether members can be bound in some order, each finding the affinity that it asks for."""
         waiting, there = list(bundle.members), set[int]()
         while waiting:
             for member in waiting:

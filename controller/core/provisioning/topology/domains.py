@@ -91,8 +91,7 @@ class Domains:
         return self._filter(group.key.node_filter)[1] & self._stays
 
     def universe(self, group: TopologyGroup) -> frozenset[str]:
-        """Return the domains over which a spread takes its minimum:
-        of existing nodes, and of those that may be launched."""
+        """Return the domains of a spread's minimum: of existing nodes, and of those that may be launched."""
         key = group.key.key
         on_existing = _held(self.cluster_nodes.columns.column(key), self.eligible(group))
         launchable = self._launchable(key, self._filter(group.key.node_filter)[0] & self._launchable_bits)

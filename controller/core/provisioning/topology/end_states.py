@@ -134,8 +134,7 @@ def _ways(count: int, most: Floats) -> Ints:
 
 
 def most_units(rules: RuleSet, domain: JointDomain, batch: Mapping[int, int], fixed: FixedCounts) -> float:
-    """Return the most units with these rules that can stand in a domain.
-    batch: by group, the planned pods that it counts."""
+    """Return the most units with these rules in a domain. batch: by group, the planned pods that it counts."""
     most = np.inf
     for rule, place in rules.positioned:
         group, value = rule.group, domain.values[place]

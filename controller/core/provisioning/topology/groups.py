@@ -192,8 +192,7 @@ class Topology:
         self._own[(pod_class.index, number)] = own.identity
 
     def _rules_of(self, pod_class: PodClass, level: RelaxationLevel) -> _OwnRules:
-        """Return the level's rules; classes at the same level share them unless a rule depends on the pods' own
-        labels."""
+        """Return the level's rules; classes share them unless a rule depends on the pods' own labels."""
         key: _RulesKey = (id(level), pod_class.namespace, None)
         rules = self._rules.get(key)
         if rules is None and _asks_own_labels(level):
