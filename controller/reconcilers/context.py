@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import structlog
+
 from controller.cloud.catalogs import Catalogs
 from controller.core.api.frozen import EMPTY
 from controller.core.cloud import Cloud
 from controller.core.machines.on_their_way import ExpectedPod
+from controller.core.state.snapshot import Snapshot
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder
 from controller.kube.informers import Informers
@@ -16,6 +19,7 @@ from controller.machines.launcher import Launcher
 from controller.machines.removals import Removals
 from controller.runtime.clock import Clock
 from controller.runtime.executors import Executors, Flag
+from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import Recorder
 from controller.runtime.waits import Waits
 from controller.settings import Settings
@@ -71,3 +75,37 @@ class ReconcilerContext:
     def recorder(self) -> Recorder:
         """The metrics of the process."""
         return self.ledger.recorder
+
+
+class ContextReconciler:
+    """A reconciler's dependencies, its logger, the back-off of its items, and when its next pass is due."""
+
+    name: str
+    unsynced_seconds = 1.0
+    """Between two looks whether the caches are synced."""
+
+    def __init__(self, context: ReconcilerContext) -> None:
+        self._kube, self._informers, self._events = context.kube, context.informers, context.events
+        self._cloud, self._catalogs, self._removals = context.cloud, context.catalogs, context.removals
+        self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
+        self._settings = context.settings
+        self._items = ItemBackoff(context.clock, self.name)
+        self._log = structlog.get_logger(self.name)
+        self._due_at = context.clock.monotonic()
+
+    def reconcile(self, snapshot: Snapshot) -> float:
+        """Make a pass, as soon as every watch has delivered its first list (invariant 5)."""
+        return self._pass(snapshot) if snapshot.synced else self.unsynced_seconds
+
+    def _pass(self, snapshot: Snapshot) -> float:
+        """Return the seconds until the next pass if nothing changes."""
+        raise NotImplementedError
+
+    def _left_seconds(self) -> float:
+        """Return the seconds until a pass is due; 0 or less: now."""
+        return self._due_at - self._clock.monotonic()
+
+    def _due_in(self, seconds: float) -> float:
+        """Set when the next pass is due, and return the seconds until then."""
+        self._due_at = self._clock.monotonic() + seconds
+        return seconds

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 
-import structlog
-
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.bookkeeping.stored_record import StoredRecord
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 CONFIG_MAP = "karpenter-decisions"
 KEY = "decisions.jsonl.gz"
@@ -19,26 +17,24 @@ FIRST_SECONDS = 2.0
 """Until the first write after a time without decisions."""
 
 
-class DecisionsReconciler:
+class DecisionsReconciler(ContextReconciler):
     """Read the ConfigMap once, then write new decisions."""
 
     name = "decisions"
 
     def __init__(self, context: ReconcilerContext) -> None:
+        super().__init__(context)
         self._record = StoredRecord(context, CONFIG_MAP)
-        self._ledger, self._clock = context.ledger, context.clock
         self._written: int | None = None
         """The ledger's version as last read or written; None: not read yet."""
-        self._due_at = self._clock.monotonic() + FIRST_SECONDS
-        self._log = structlog.get_logger(self.name)
+        self._due_in(FIRST_SECONDS)
 
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Read the ConfigMap, or write what is new when it is due. Raises KubeError; the next pass tries again."""
         if self._written is None:
             self._restore()
             self._written = self._ledger.version
-        left = self._due_at - self._clock.monotonic()
-        if left > 0:
+        if (left := self._left_seconds()) > 0:
             return left
         version = self._ledger.version
         if version == self._written:
@@ -46,8 +42,7 @@ class DecisionsReconciler:
         data = {KEY: base64.b64encode(self._ledger.compact()).decode()}
         self._record.write(binaryData=data)
         self._written = version
-        self._due_at = self._clock.monotonic() + PAUSE_SECONDS
-        return PAUSE_SECONDS
+        return self._due_in(PAUSE_SECONDS)
 
     def flush(self) -> None:
         """Write what is new at once, before the lease is released. Raises KubeError."""

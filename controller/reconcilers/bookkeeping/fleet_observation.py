@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-import structlog
-
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.pod import Pod, PodKey
 from controller.core.decisions.fleet_comparison import Comparison, compare
@@ -19,7 +17,7 @@ from controller.core.deprovisioning.records import recorded_commands
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import provisionable
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime import metrics
 from controller.telemetry.structured_logging import pod_names
 
@@ -29,14 +27,13 @@ SHARE_OF_TIME = 0.01
 """Share of one CPU that comparisons may take."""
 
 
-class ObservationReconciler:
+class ObservationReconciler(ContextReconciler):
     """Observe pods that became ready in every pass, and measure the rest when it is due."""
 
     name = "observation"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._catalogs, self._settings = context.catalogs, context.settings
-        self._clock, self._recorder = context.clock, context.recorder
+        super().__init__(context)
         self._measure_at = self._compare_at = self._clock.monotonic()
         self._compared: tuple[int, float] | None = None
         """Version of the snapshot compared last, and when (monotonic seconds)."""
@@ -44,12 +41,9 @@ class ObservationReconciler:
         """Creation time (Unix seconds) of pods that were seen pending and are not ready yet, by uid."""
         self._awaited: dict[str, PodKey] = {}
         """Keys of pods that were seen waiting for a new node and do not run yet, by uid."""
-        self._log = structlog.get_logger(self.name)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Measure what is due."""
-        if not snapshot.synced:
-            return 1.0
         self._watch_pods(snapshot)
         self._log_running(snapshot)
         now = self._clock.monotonic()

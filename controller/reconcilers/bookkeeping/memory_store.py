@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import structlog
-
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.bookkeeping.stored_record import StoredRecord
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 CONFIG_MAP = "karpenter-learned-memory"
 PAUSE_SECONDS = 30.0
 """Between two passes at most: nothing waits for it."""
 
 
-class MemoryReconciler:
+class MemoryReconciler(ContextReconciler):
     """Learn from initialized nodes. The ConfigMap is read before it is written: successive leaders only add to it."""
 
     name = "memory"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._cloud, self._record = context.cloud, StoredRecord(context, CONFIG_MAP)
+        super().__init__(context)
+        self._record = StoredRecord(context, CONFIG_MAP)
         self._stored: dict[str, str] | None = None
         """The ConfigMap's data as last read or written; None: not read yet."""
-        self._log = structlog.get_logger(self.name)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Learn, and write what is new. Raises KubeError, CloudError; a later pass writes what was learned."""
-        if not snapshot.synced:
-            return 1.0
         if self._stored is None:
             data = self._record.read().get("data") or {}
             self._stored = self._restored({str(key): str(value) for key, value in data.items()})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.bookkeeping.stored_record import StoredRecord
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 CONFIG_MAP: Final = "karpenter-prices"
 KEY: Final = "prices.json.gz"
@@ -19,20 +19,19 @@ FIRST_SECONDS = 10.0
 """Between two reads until the prices are known."""
 
 
-class PricesReconciler:
+class PricesReconciler(ContextReconciler):
     """Write the prices when they changed. They are never read back: each process reads AWS."""
 
     name = "prices"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._cloud, self._record, self._clock = context.cloud, StoredRecord(context, CONFIG_MAP), context.clock
+        super().__init__(context)
+        self._record = StoredRecord(context, CONFIG_MAP)
         self._published: dict[str, Any] | None = None
-        self._due_at = self._clock.monotonic()
 
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Write what is new when it is due. Raises KubeError; the next pass tries again."""
-        left = self._due_at - self._clock.monotonic()
-        if left > 0:
+        if (left := self._left_seconds()) > 0:
             return left
         document = dict(self._cloud.price_book())
         if not document:
@@ -44,5 +43,4 @@ class PricesReconciler:
             packed = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
             self._record.write(binaryData={KEY: base64.b64encode(packed).decode()})
             self._published = content
-        self._due_at = self._clock.monotonic() + PAUSE_SECONDS
-        return PAUSE_SECONDS
+        return self._due_in(PAUSE_SECONDS)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from controller.core.state.snapshot import Snapshot
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler
 
 REFRESH_SECONDS = 30.0
 """How often the provider is asked to refresh; the provider decides what is due."""
 
 
-class RefreshReconciler:
+class RefreshReconciler(ContextReconciler):
     """Call the provider's `refresh`. A read that fails keeps the earlier content, and the provider logs it."""
 
     name = "refresh"
-
-    def __init__(self, context: ReconcilerContext) -> None:
-        self._cloud = context.cloud
 
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Read what is due."""

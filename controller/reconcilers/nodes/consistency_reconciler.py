@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import structlog
-
 from controller.cloud.catalogs import template_of
 from controller.core.api.provisioner import Provisioner
 from controller.core.deprovisioning.drift import as_launched
@@ -11,7 +9,7 @@ from controller.core.machines.consistency import Issue, issues
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ValidationError
 from controller.kube.events import ObjectRef
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.metrics import CONSISTENCY_ERRORS
 
 AGAIN_SECONDS = 600.0
@@ -19,22 +17,18 @@ AGAIN_SECONDS = 600.0
 PAUSE_SECONDS = 60.0
 
 
-class ConsistencyReconciler:
+class ConsistencyReconciler(ContextReconciler):
     """Check the nodes of known Provisioners. It reports and changes nothing."""
 
     name = "consistency"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._events, self._catalogs = context.events, context.catalogs
-        self._clock, self._recorder = context.clock, context.recorder
+        super().__init__(context)
         self._checked_at: dict[str, float] = {}
         """When a node was checked last (monotonic seconds), by its uid."""
-        self._log = structlog.get_logger(self.name)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Check the nodes that are due."""
-        if not snapshot.synced:
-            return 1.0
         now = self._clock.monotonic()
         uids = {node.node.uid for node in snapshot.nodes.values()}
         self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids and now - at < AGAIN_SECONDS}

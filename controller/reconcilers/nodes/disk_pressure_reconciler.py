@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import structlog
-
 from controller.core.api.pod import Pod
 from controller.core.machines.disk_pressure import cure, loop_of
 from controller.core.state.evictions import StorageLoop
 from controller.core.state.snapshot import Snapshot
 from controller.kube.events import ObjectRef
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 PAUSE_SECONDS = 60.0
 
 
-class DiskPressureReconciler:
+class DiskPressureReconciler(ContextReconciler):
     """Report the storage loops of the snapshot; provisioning launches no further nodes for them."""
 
     name = "diskpressure"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._events = context.events
-        self._log = structlog.get_logger(self.name)
+        super().__init__(context)
         self._logged: set[tuple[str, int]] = set()
         """(owner uid, allocatable bytes of the disk)."""
         self._published: set[str] = set()

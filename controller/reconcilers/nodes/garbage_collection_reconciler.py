@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import structlog
-
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.parse import parse_node
 from controller.core.cloud import CloudInstance
@@ -30,8 +28,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError, InstanceNotFoundError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.reconcilers.context import ReconcilerContext
-from controller.runtime.loops import ItemBackoff
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.metrics import CONSISTENCY_ERRORS
 
 MOST_SHARE = 0.01
@@ -56,41 +53,36 @@ class GarbageTimes:
     """How long planning waits for one instance's adoption, which may fail for a reason of that instance alone."""
 
 
-class GarbageCollectionReconciler:
+class GarbageCollectionReconciler(ContextReconciler):
     """Compare the cloud's instances with the Nodes when a pass is due; changes in between do nothing."""
 
     name = "garbagecollection"
 
     def __init__(self, context: ReconcilerContext, times: GarbageTimes | None = None) -> None:
         """Sets the context's `adopted` after the first pass that finds a Node for every instance."""
-        self._kube, self._events, self._cloud = context.kube, context.events, context.cloud
-        self._launcher, self._adopted, self._informers = context.launcher, context.adopted, context.informers
-        self._clock, self._ledger = context.clock, context.ledger
-        self._removals, self._open_waits, self._recorder = context.removals, context.waits, context.recorder
+        super().__init__(context)
+        self._launcher, self._adopted = context.launcher, context.adopted
+        self._open_waits = context.waits
         self._cluster = context.settings.current.cluster_name
         self._executor = context.executors.executor("collect", WORKERS)
         self._adopting: dict[str, float] = {}
         """Since when each adoption is tried (monotonic seconds), by provider id."""
         self._times = times or GarbageTimes()
-        self._log = structlog.get_logger(self.name)
-        self._items = ItemBackoff(self._clock, self.name)
+        self.unsynced_seconds = self._times.retry_seconds
         self._passes = 0
         self._sure_at = self._clock.monotonic()
-        self._due_at = self._clock.monotonic()
 
     def wait_until_visible(self) -> None:
         """Delay planning: a process crashed just now, and EC2 may not list its last launches yet."""
         self._sure_at = self._clock.monotonic() + self._times.sight_seconds
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Make one pass when it is due; return the seconds until the next."""
         now = self._clock.monotonic()
-        if not snapshot.synced:
-            return self._times.retry_seconds
         if now < self._due_at:
             return self._due_at - now
         if (verdict := self._removals.proof).standing is Standing.DISPROVED or verdict is NOT_YET:
-            return self._next_in(self._times.retry_seconds)  # the listed instances may be another cluster's
+            return self._due_in(self._times.retry_seconds)  # the listed instances may be another cluster's
         instances = self._cloud.list()
         listing_seconds = self._clock.monotonic() - now
         plan = plan_collection(snapshot, instances, self._clock.now(), self._times.collection)
@@ -102,12 +94,12 @@ class GarbageCollectionReconciler:
         self._carry_out(plan, snapshot)
         if not self._adopted.is_set():
             if self._waits(plan, now):
-                return self._next_in(self._times.retry_seconds)
+                return self._due_in(self._times.retry_seconds)
             self._adopted.set()
         self._passes += 1
         times = self._times
         early = times.first_seconds if self._passes < times.first_passes else times.then_seconds
-        return self._next_in(min(times.then_seconds, max(early, listing_seconds / MOST_SHARE)))
+        return self._due_in(min(times.then_seconds, max(early, listing_seconds / MOST_SHARE)))
 
     def _left_alone(self, instances: tuple[CloudInstance, ...]) -> tuple[CloudInstance, ...]:
         """Return instances of no launch of this process that have no Node by now: listing them may take seconds."""
@@ -134,10 +126,6 @@ class GarbageCollectionReconciler:
         if not what and ids:
             self._log.error("Planning goes on without instances that could not be adopted", ids=sorted(ids)[:20])
         return bool(what)
-
-    def _next_in(self, seconds: float) -> float:
-        self._due_at = self._clock.monotonic() + seconds
-        return seconds
 
     def _carry_out(self, plan: CollectionPlan, snapshot: Snapshot) -> None:
         for instance in plan.adopt:

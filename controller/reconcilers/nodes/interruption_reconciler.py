@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from controller.core.api.timestamps import format_time
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import QueueMessage
@@ -23,7 +21,7 @@ from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import NodelessError, NotFoundError
 from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.metrics import (
     INTERRUPTION_ACTIONS,
     INTERRUPTION_DELETED,
@@ -58,22 +56,18 @@ class _Task:
         return any(each.kind is not Kind.REBALANCE for each in self.announced)
 
 
-class InterruptionReconciler:
+class InterruptionReconciler(ContextReconciler):
     """Handle the messages of the interruption queue; its long poll paces the loop."""
 
     name = "interruption"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._informers, self._events = context.kube, context.informers, context.events
-        self._clock, self._ledger, self._recorder = context.clock, context.ledger, context.recorder
-        self._cloud, self._removals, self._stop = context.cloud, context.removals, context.stop
-        self._log = structlog.get_logger(self.name)
+        super().__init__(context)
+        self._stop = context.stop
         self._executor = context.executors.executor("interrupt", WORKERS)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, _snapshot: Snapshot) -> float:
         """Handle messages until the queue is empty. A message is deleted once all that follows from it is done."""
-        if not snapshot.synced:
-            return 1.0
         ends_at = self._clock.monotonic() + PASS_SECONDS
         while self._round() and self._clock.monotonic() < ends_at and not self._stop.is_set():
             continue

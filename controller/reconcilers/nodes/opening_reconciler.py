@@ -6,8 +6,6 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-import structlog
-
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
@@ -19,9 +17,8 @@ from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.failure_log import FailureLog, Words
-from controller.runtime.loops import ItemBackoff
 
 OPEN_SECONDS = 10.0
 """The longest that a Ready node waits for the others of its plan: as long as a batch window is open by default."""
@@ -38,18 +35,16 @@ MOST_NOMINATIONS = 5
 WORDS = Words("Pods are not nominated to the nodes that were planned for them", "Pods are nominated again")
 
 
-class OpeningReconciler:
+class OpeningReconciler(ContextReconciler):
     """Act on nodes with the annotation `karpenter.sh/opens-with`, whoever created them and whatever the setting is."""
 
     name = "opening"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._informers, self._planning = context.kube, context.informers, context.planning
-        self._settings, self._clock = context.settings, context.clock
+        super().__init__(context)
+        self._planning = context.planning
         self._executor = context.executors.executor("open", WORKERS)
-        self._nodes = ItemBackoff(context.clock, self.name)
         self._failures = FailureLog(context.clock, self.name)
-        self._log = structlog.get_logger(self.name)
         self._openings = Openings()
         self._nominated: dict[str, ExpectedPod] = {}
         """Pods whose nominations are kept up, by uid."""
@@ -57,17 +52,15 @@ class OpeningReconciler:
         """How often each of them was nominated."""
         self._until = self._renewal_at = 0.0
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Open the nodes that are due, and renew the nominations that were cleared."""
-        if not snapshot.synced:
-            return 1.0
         closed = [
             node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
         ]
         now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
         self._openings = openings(closed, self._openings, now, OPEN_SECONDS if wanted else 0.0)
-        self._nodes.keep({node.uid for node in closed})
-        due = [node for node in closed if node.uid in self._openings.uids and self._nodes.ready(node.uid)]
+        self._items.keep({node.uid for node in closed})
+        due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         for nodes in in_turn(due, expected, MOST_AT_ONCE):
             self._nominated |= expected_on(nodes, expected)
@@ -77,7 +70,7 @@ class OpeningReconciler:
         if now >= self._renewal_at:
             self._nominate(snapshot, now)
         renewal_at = self._renewal_at if self._nominated else inf
-        return min(self._nodes.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
+        return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
 
     def _nominate(self, snapshot: Snapshot, now: float) -> None:
         """Nominate the pods that are pending and not nominated to their node; forget the others once time is over."""
@@ -122,9 +115,9 @@ class OpeningReconciler:
         except NotFoundError as error:
             self._log.debug("Node was gone before it was opened", node=node.name, error=str(error))
         except KubeError as error:
-            self._nodes.failed(node.uid, error, "Node is not opened to pods yet", node=node.name)
+            self._items.failed(node.uid, error, "Node is not opened to pods yet", node=node.name)
         else:
-            self._nodes.succeeded(node.uid)
+            self._items.succeeded(node.uid)
             self._log.info("Opened node to pods", node=node.name)
 
     def _uncordon(self, node: Node) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
-
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
@@ -18,8 +16,7 @@ from controller.core.machines.registration import needs_instance, registration_p
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES
-from controller.reconcilers.context import ReconcilerContext
-from controller.runtime.loops import ItemBackoff
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 CATALOG_RETRY_SECONDS = 5.0
 WORKERS = 8
@@ -31,35 +28,30 @@ ENDING: dict[str, Any] = {}
 finalizer it would have to be drained again."""
 
 
-class RegistrationReconciler:
+class RegistrationReconciler(ContextReconciler):
     """Patch nodes that are not being deleted, nor their Provisioner."""
 
     name = "registration"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._informers = context.kube, context.informers
-        self._cloud, self._catalogs = context.cloud, context.catalogs
-        self._log = structlog.get_logger(self.name)
-        self._nodes = ItemBackoff(context.clock, self.name)
+        super().__init__(context)
         self._complete: dict[str, tuple[str, str]] = {}
         """Of nodes that lacked nothing and are initialized or not Ready, by uid: version, and Provisioner's uid."""
         self._executor = context.executors.executor("initialize", WORKERS)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Bring every node's metadata up to date."""
-        if not snapshot.synced:
-            return 1.0
         owned = [node for node in snapshot.nodes.values() if _concerns_us(node, snapshot)]
         uids = {node.node.uid for node in owned}
-        self._nodes.keep(uids)
+        self._items.keep(uids)
         self._complete = {uid: seen for uid, seen in self._complete.items() if uid in uids}
         starting = {node.provisioner_name for node in owned if node.node.ready and not node.initialized}
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
-        ready = [node for node in owned if self._nodes.ready(node.node.uid)]
+        ready = [node for node in owned if self._items.ready(node.node.uid)]
         due = [(node, patch) for node in ready if (patch := self._lacks(node, snapshot, view)) != {}]
         list(self._executor.map(lambda each: self._update(each[0].node, _owner(each[0], snapshot), view, each[1]), due))
         waiting_for_catalog = any(name not in view.types for name in starting)
-        return min(self._nodes.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
+        return min(self._items.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
 
     def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> dict[str, Any] | None:
         """What is to be written; None: the cloud is to be asked first. A node that lacks nothing is forgotten."""
@@ -71,10 +63,10 @@ class RegistrationReconciler:
         try:
             patch = _patch(node.node, owner, view, None)
         except ValueError as error:
-            self._nodes.failed(uid, error, "Registration failed", node=node.name)
+            self._items.failed(uid, error, "Registration failed", node=node.name)
             return {}
         if not patch:
-            self._nodes.succeeded(uid)
+            self._items.succeeded(uid)
             if node.initialized or not node.node.ready:
                 self._complete[uid] = version, owner.uid
         return patch
@@ -91,12 +83,12 @@ class RegistrationReconciler:
             self._log.debug("Node changed during its registration", node=node.name, error=str(error))
             return
         except (KubeError, CloudError, ValueError) as error:
-            self._nodes.failed(node.uid, error, "Registration failed", node=node.name)
+            self._items.failed(node.uid, error, "Registration failed", node=node.name)
             return
         if document is UNSEEN or document is ENDING:
-            self._nodes.postpone(node.uid)
+            self._items.postpone(node.uid)
         else:
-            self._nodes.succeeded(node.uid)
+            self._items.succeeded(node.uid)
         if written is None:
             return
         self._informers.learn(NODES, written)

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_pod
@@ -31,7 +29,7 @@ from controller.kube.client import KubeClient
 from controller.kube.events import ObjectRef
 from controller.kube.resources import NODES, PODS, VOLUME_ATTACHMENTS
 from controller.machines.removals import Departure, finalizing
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.executors import Job, Lock
 from controller.runtime.loops import IDLE_SECONDS, BackoffTimes, ItemBackoff
 from controller.runtime.metrics import TERMINATION_TIME
@@ -102,18 +100,15 @@ class _PassState:
     attachments: Attachments
 
 
-class TerminationReconciler:
+class TerminationReconciler(ContextReconciler):
     """Take the steps of all nodes concurrently."""
 
     name = "termination"
 
     def __init__(self, context: ReconcilerContext, times: TerminationTimes | None = None) -> None:
-        self._settings = context.settings
-        self._kube, self._informers, self._events = context.kube, context.informers, context.events
-        self._removals, self._clock, self._recorder = context.removals, context.clock, context.recorder
+        super().__init__(context)
         self._times = times or TerminationTimes()
-        self._log = structlog.get_logger(self.name)
-        self._nodes = ItemBackoff(self._clock, self.name)
+        self.unsynced_seconds = self._times.poll_seconds
         self._evictions = ItemBackoff(self._clock, self.name, self._times.eviction)
         self._deletions = ItemBackoff(self._clock, self.name, DELETION_BACKOFF)
         self._checked_at: dict[str, float] = {}
@@ -122,12 +117,10 @@ class TerminationReconciler:
         """Unfinished steps, by the node's uid."""
         self._executor = context.executors.executor("terminate", WORKERS)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Take one step for every node that is being deleted."""
-        if not snapshot.synced:
-            return self._times.poll_seconds
         leaving = [node for node in snapshot.nodes.values() if finalizing(node.node)]
-        self._nodes.keep({node.node.uid for node in leaving})
+        self._items.keep({node.node.uid for node in leaving})
         for backoff in (self._evictions, self._deletions):
             backoff.keep({pod.uid for node in leaving for pod in node.pods})
         uids = {node.node.uid for node in leaving}
@@ -140,7 +133,7 @@ class TerminationReconciler:
         state = _PassState(snapshot, Attachments(self._kube))
         for node in leaving:
             uid = node.node.uid
-            if uid not in self._under_way and self._nodes.ready(uid):
+            if uid not in self._under_way and self._items.ready(uid):
                 self._under_way[uid] = self._executor.submit(self._step_safely, node, state)
         self._executor.wait(self._under_way.values(), self._times.pass_seconds)
         return self._times.poll_seconds
@@ -152,9 +145,9 @@ class TerminationReconciler:
             # The node was changed meanwhile or is gone: the next snapshot shows which.
             self._log.debug("Node changed during its termination", node=node.name, error=str(error))
         except Exception as error:  # noqa: BLE001 - one node never stops the others; logged and retried
-            self._nodes.failed(node.node.uid, error, "Termination failed", node=node.name)
+            self._items.failed(node.node.uid, error, "Termination failed", node=node.name)
         else:
-            self._nodes.succeeded(node.node.uid)
+            self._items.succeeded(node.node.uid)
 
     def _step(self, node: StateNode, state: _PassState) -> None:
         self._cordon(node.node)

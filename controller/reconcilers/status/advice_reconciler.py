@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import structlog
-
 from controller.cloud.catalogs import template_of
 from controller.core.api.provisioner import Provisioner
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ValidationError
 from controller.kube.events import ObjectRef
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 PAUSE_SECONDS = 60.0
 
 
-class AdviceReconciler:
+class AdviceReconciler(ContextReconciler):
     """Warn about Provisioners with a usable template; the problems of others are in their conditions."""
 
     name = "advice"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._events, self._cloud = context.events, context.cloud
-        self._log = structlog.get_logger(self.name)
+        super().__init__(context)
         self._advised: dict[str, tuple[object, ...]] = {}
         """By Provisioner: uid and generation of it and of its template, when it was checked last."""
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Warn about Provisioners and templates that changed."""
-        if not snapshot.synced:
-            return 1.0
         self._advised = {name: version for name, version in self._advised.items() if name in snapshot.provisioners}
         for provisioner in snapshot.provisioners.values():
             self._advise(snapshot, provisioner)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import structlog
-
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.machines.cluster_proof import Standing
 from controller.core.state.snapshot import InvalidObject, Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES, PROVISIONERS
-from controller.reconcilers.context import ReconcilerContext
-from controller.runtime.loops import ItemBackoff
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 CHECK_SECONDS = 30.0
 """Between two checks of the catalogs: the matches of selectors may change."""
@@ -19,33 +16,26 @@ CHECK_SECONDS = 30.0
 RESOURCES = {resource.kind: resource for resource in (PROVISIONERS, AWS_NODE_TEMPLATES)}
 
 
-class ConditionsReconciler:
+class ConditionsReconciler(ContextReconciler):
     """Write conditions. The status of valid node templates is NodeTemplatesReconciler's."""
 
     name = "conditions"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._events = context.kube, context.events
-        self._catalogs, self._clock, self._removals = context.catalogs, context.clock, context.removals
-        self._log = structlog.get_logger(self.name)
-        self._items = ItemBackoff(self._clock, self.name)
+        super().__init__(context)
         self._written: dict[tuple[str, str], tuple[str, int, str]] = {}
         """By (kind, name): uid, generation and problem as last written."""
         self._checked: tuple[object, ...] = ()
         """The generations of all objects at the last check."""
-        self._due_at = 0.0
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Write conditions that changed; check when an object changed, and every CHECK_SECONDS."""
-        if not snapshot.synced:
-            return 1.0
-        now = self._clock.monotonic()
         generations = _generations(snapshot)
-        if generations == self._checked and now < self._due_at:
-            return self._due_at - now
+        if generations == self._checked and (left := self._left_seconds()) > 0:
+            return left
         pause = self._check(snapshot)
-        self._checked, self._due_at = generations, self._clock.monotonic() + pause
-        return pause
+        self._checked = generations
+        return self._due_in(pause)
 
     def _check(self, snapshot: Snapshot) -> float:
         states = {key: entry for key, entry in snapshot.invalid.items() if key[0] in RESOURCES}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
-
 from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
@@ -15,36 +13,30 @@ from controller.core.machines.provisioner_limits import usage
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import PROVISIONERS
-from controller.reconcilers.context import ReconcilerContext
-from controller.runtime.loops import ItemBackoff
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 PRICE_SECONDS = 300.0
 """Between two updates of the price of the same nodes."""
 
 
-class CounterReconciler:
+class CounterReconciler(ContextReconciler):
     """Write status.resources of the Provisioners, against which limits are checked, and a summary for people."""
 
     name = "counter"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._informers = context.kube, context.informers
-        self._catalogs, self._clock = context.catalogs, context.clock
-        self._log = structlog.get_logger(self.name)
-        self._provisioners = ItemBackoff(context.clock, self.name)
+        super().__init__(context)
         self._summarized: dict[str, tuple[tuple[object, ...], float]] = {}
         """By Provisioner: what its summary was written for, and when (monotonic seconds)."""
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Write the sums that changed. Not before the caches are synced: a partial sum would understate usage."""
-        if not snapshot.synced:
-            return 1.0
-        self._provisioners.keep(set(snapshot.provisioners))
+        self._items.keep(set(snapshot.provisioners))
         self._summarized = {name: held for name, held in self._summarized.items() if name in snapshot.provisioners}
         for name, provisioner in snapshot.provisioners.items():
-            if self._provisioners.ready(name):
+            if self._items.ready(name):
                 self._count(snapshot, provisioner)
-        return min(PRICE_SECONDS, self._provisioners.next_try_seconds())
+        return min(PRICE_SECONDS, self._items.next_try_seconds())
 
     def _count(self, snapshot: Snapshot, provisioner: Provisioner) -> None:
         name, used, now = provisioner.name, usage(snapshot, provisioner.name), self._clock.monotonic()
@@ -61,9 +53,9 @@ class CounterReconciler:
             self._log.debug("Provisioner changed meanwhile", provisioner=name, error=str(error))
             return
         except KubeError as error:
-            self._provisioners.failed(name, error, "Status could not be written", provisioner=name)
+            self._items.failed(name, error, "Status could not be written", provisioner=name)
             return
-        self._provisioners.succeeded(name)
+        self._items.succeeded(name)
         self._summarized[name] = counted, now
         self._informers.learn(PROVISIONERS, written)
 

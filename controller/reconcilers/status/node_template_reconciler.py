@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
-
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import TemplateStatus
@@ -16,8 +14,7 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
 from controller.kube.events import ObjectRef
 from controller.kube.resources import AWS_NODE_TEMPLATES
-from controller.reconcilers.context import ReconcilerContext
-from controller.runtime.loops import ItemBackoff
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.metrics import SUBNET_FREE_ADDRESSES, ZONE_LEFT
 
 REFRESH_SECONDS = 300.0
@@ -26,41 +23,35 @@ SHIFT_SECONDS = 30.0
 """Between two reads of the zones that zonal shifts leave, as the provider knows them."""
 
 
-class NodeTemplatesReconciler:
+class NodeTemplatesReconciler(ContextReconciler):
     """Write the status of valid templates. The conditions of invalid ones are ConditionsReconciler's."""
 
     name = "nodetemplates"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._events, self._clock = context.kube, context.events, context.clock
-        self._cloud = context.cloud
-        self._log = structlog.get_logger(self.name)
-        self._templates = ItemBackoff(self._clock, self.name)
+        super().__init__(context)
         self._seen: dict[str, tuple[tuple[str, int], float]] = {}
         """By name: uid and generation, and when it is due again (monotonic seconds)."""
-        self._recorder = context.recorder
         self._free: dict[str, dict[tuple[str, ...], float]] = {}
         """By name of the template: free addresses by (subnet, zone)."""
         self._left: frozenset[str] = frozenset()
         """Zones that a zonal shift leaves, as last published."""
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Resolve templates that changed, and all of them every REFRESH_SECONDS; report zonal shifts."""
-        if not snapshot.synced:
-            return 1.0
         names = set(snapshot.node_templates)
-        self._templates.keep(names)
+        self._items.keep(names)
         self._seen = {name: seen for name, seen in self._seen.items() if name in names}
         self._free = {name: free for name, free in self._free.items() if name in names}
         now = self._clock.monotonic()
         for name, template in snapshot.node_templates.items():
             version, due_at = self._seen.get(name, (None, 0.0))
             changed = version != (template.uid, template.generation)
-            if (changed or now >= due_at) and self._templates.ready(name):
+            if (changed or now >= due_at) and self._items.ready(name):
                 self._refresh(template)
         self._report_shifts(snapshot)
         soonest = min((due_at for _, due_at in self._seen.values()), default=now + REFRESH_SECONDS)
-        return max(0.0, min(soonest - now, self._templates.next_try_seconds(), SHIFT_SECONDS))
+        return max(0.0, min(soonest - now, self._items.next_try_seconds(), SHIFT_SECONDS))
 
     def _report_shifts(self, snapshot: Snapshot) -> None:
         """Publish on every template which zones a zonal shift starts or stops leaving, and set the metric."""
@@ -89,7 +80,7 @@ class NodeTemplatesReconciler:
             self._log.debug("Node template changed meanwhile", node_template=template.name, error=str(error))
             return
         except KubeError as error:
-            self._templates.failed(template.name, error, "Status could not be written", node_template=template.name)
+            self._items.failed(template.name, error, "Status could not be written", node_template=template.name)
             return
         if status.problems and changed:
             message = " | ".join(status.problems)
@@ -97,9 +88,9 @@ class NodeTemplatesReconciler:
             self._events.publish(ObjectRef.of(template), "Warning", "NotUsable", message, (message,))
         if status.unanswered:
             silence = CloudError(" | ".join(status.unanswered))
-            self._templates.failed(template.name, silence, "AWS gives no answer", node_template=template.name)
+            self._items.failed(template.name, silence, "AWS gives no answer", node_template=template.name)
             return
-        self._templates.succeeded(template.name)
+        self._items.succeeded(template.name)
         due_at = self._clock.monotonic() + REFRESH_SECONDS
         self._seen[template.name] = ((template.uid, template.generation), due_at)
 

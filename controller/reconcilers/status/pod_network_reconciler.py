@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import structlog
-
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
 from controller.kube.vpc_cni import read_pod_network
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 
 READ_SECONDS = 60.0
 
 
-class PodNetworkReconciler:
+class PodNetworkReconciler(ContextReconciler):
     """Read both each minute. What cannot be read, or is not there, leaves addresses to be counted in nodes' subnets."""
 
     name = "podnetwork"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._cloud, self._clock = context.kube, context.cloud, context.clock
-        self._log = structlog.get_logger(self.name)
-        self._due_at = self._clock.monotonic()
+        super().__init__(context)
         self._problem = ""
 
     def reconcile(self, _snapshot: Snapshot) -> float:
         """Read the settings when due; if they cannot be read, the last ones hold."""
-        left = self._due_at - self._clock.monotonic()
-        if left > 0:
+        if (left := self._left_seconds()) > 0:
             return left
-        self._due_at = self._clock.monotonic() + READ_SECONDS
+        self._due_in(READ_SECONDS)
         try:
             network = read_pod_network(self._kube)
         except KubeError as error:
