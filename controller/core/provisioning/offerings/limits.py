@@ -55,8 +55,8 @@ class Limits:
         """Return the limited resources of the pool."""
         return self._names[pool]
 
-    def takes(self, pool: int, option: int) -> Floats:
-        """Return what one node of the option takes of each limited resource of its pool."""
+    def takes(self, pool: int, option: int | Ints) -> Floats:
+        """Return what one node of the option takes of each limited resource of its pool (L; of options L x options)."""
         return self._takes[pool][:, option - self._rows[pool].start]
 
     def allows(self, total: int) -> Bools:

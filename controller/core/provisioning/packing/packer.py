@@ -93,6 +93,8 @@ class Packer:
         columns = self.catalog.space.attachments
         self.shared = SharedVolumes(columns, attached, self.table.room)
         self.placements: list[Placement] = []
+        self.smallest: dict[tuple[int, bytes, bytes], int] = {}
+        """What `shrink` found before: by a row's option, its pods' requests and the offerings that they allow."""
         weights = [pool.provisioner.weight for pool in self.catalog.pools]
         self.premium = weight_premiums(weights, options.weight_premium)[self.catalog.pool_of]
         self._scarce: Bools = np.zeros(len(self.catalog), dtype=np.bool_)

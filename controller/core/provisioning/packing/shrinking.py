@@ -43,20 +43,20 @@ def _smallest(packer: Packer, row: int, option: int, bits: Bits) -> int:
 
     bits: T, the offerings allowed by option.
     """
-    catalog, table, signatures = packer.catalog, packer.table, packer.signatures
-    pool = int(catalog.pool_of[option])
+    catalog, table, limits = packer.catalog, packer.table, packer.limits
     need = catalog.allocatable[:, option] - table.free[:, row]
-    fits = (catalog.pool_of == pool) & (bits != 0) & (signatures.base == signatures.base[option])
-    fits &= np.all(catalog.allocatable >= need[:, None], axis=0)
-    candidates: Ints = np.flatnonzero(fits)
-    now = packer.limits.takes(pool, option)
-    takes = [packer.limits.takes(pool, candidate) for candidate in candidates.tolist()]
-    better = [
-        (tuple(taken.tolist()), candidate)
-        for taken, candidate in zip(takes, candidates.tolist(), strict=True)
-        if (taken <= now).all()
-    ]
-    return min(better, default=((), option))[1]
+    key = (option, need.tobytes(), bits.tobytes())
+    if key not in packer.smallest:
+        pool, base = int(catalog.pool_of[option]), packer.signatures.base
+        fits = (catalog.pool_of == pool) & (bits != 0) & (base == base[option])
+        fits &= np.all(catalog.allocatable >= need[:, None], axis=0)
+        candidates: Ints = np.flatnonzero(fits)
+        takes = limits.takes(pool, candidates)  # L x candidates
+        better = (takes <= limits.takes(pool, option)[:, None]).all(axis=0)
+        candidates, takes = candidates[better], takes[:, better]
+        order = np.lexsort((candidates, *takes[::-1]))
+        packer.smallest[key] = int(candidates[order[0]]) if len(candidates) else option
+    return packer.smallest[key]
 
 
 def _replace(packer: Packer, row: int, option: int, smaller: int, bits: Bits) -> None:
