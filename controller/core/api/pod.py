@@ -94,7 +94,6 @@ class Toleration:
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - the API's own default, not an address we bind
@@ -160,6 +159,11 @@ class PodSpec:
     """In snapshots, their devices are among `requests` as extended resources (state/claim_resolution.py)."""
     unsupported: tuple[str, ...] = ()
     """Fields that kube-scheduler obeys and plans do not support, each with a remedy: such a pod is never placed."""
+
+    @property
+    def may_preempt(self) -> bool:
+        """Whether kube-scheduler may remove pods of lower priority for the pod."""
+        return self.preemption_policy != "Never"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,6 @@ def _toleration(toleration: Document) -> Toleration:
         operator=text(toleration.get("operator")) or "Equal",
         value=text(toleration.get("value")),
         effect=text(toleration.get("effect")),
-        toleration_seconds=optional_whole(toleration.get("tolerationSeconds")),
     )
 
 

@@ -9,7 +9,6 @@ are planned for as well: it will mark them, too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -32,7 +31,8 @@ class Untried:
     """Of the other classes: they take room on existing nodes, and those that find none are to be planned for."""
     apart: tuple[Pod, ...] = ()
     """They take room as well, but nothing is launched for them: their scheduler has marked no pod, or they have a
-    higher priority than all that it marked, so that it may preempt others for them."""
+    higher priority than all that it marked, so that it may preempt others for them (unless their preemptionPolicy is
+    Never)."""
 
     def without(self, placed: Iterable[Collection[PodKey]]) -> Untried:
         """Return these pods but for those that are placed already."""
@@ -64,10 +64,10 @@ def untried(snapshot: Snapshot) -> Untried:
     for pod in rest:
         if classes.key(pod) in known:
             ahead.append(pod)
-        elif pod.spec.priority <= priorities.get(pod.spec.scheduler_name, -math.inf) and not opted_out(pod):
-            others.append(pod)
         else:
-            apart.append(pod)
+            highest = priorities.get(pod.spec.scheduler_name)
+            preempts = highest is None or (pod.spec.may_preempt and pod.spec.priority > highest)
+            (apart if preempts or opted_out(pod) else others).append(pod)
     return Untried(tuple(ahead), tuple(others), tuple(apart))
 
 

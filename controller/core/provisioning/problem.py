@@ -30,7 +30,7 @@ def preempting(pod: Pod, snapshot: Snapshot) -> bool:
     Karpenter v0.27 takes every nominated pod for one, but others nominate too (the setting `placeAsPlanned`).
     """
     node = snapshot.nodes.get(pod.nominated_node_name) if pod.nominated_node_name else None
-    return node is not None and any(each.terminating and each.spec.priority < pod.spec.priority for each in node.pods)
+    return node is not None and pod.spec.may_preempt and node.lowest_ending < pod.spec.priority
 
 
 def depends_on_pods(pod: Pod) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -44,6 +45,16 @@ class StateNode:
     marked_for_deletion: bool = False
     no_room: str = ""
     """Why no pods are planned onto the node although it stays (see effective.py); empty: it takes pods."""
+    _lowest_ending: float | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def lowest_ending(self) -> float:
+        """Return the lowest priority of the terminating pods, found once; infinite if none is terminating."""
+        if self._lowest_ending is None:
+            lowest = min((float(pod.spec.priority) for pod in self.pods if pod.terminating), default=math.inf)
+            object.__setattr__(self, "_lowest_ending", lowest)
+            return lowest
+        return self._lowest_ending
 
     @property
     def name(self) -> str:

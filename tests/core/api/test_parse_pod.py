@@ -152,7 +152,7 @@ def test_spread_tolerations_priority_and_gates_with_the_api_servers_defaults() -
             2, "zone", "ScheduleAnyway", WEB_SELECTOR, 3, ("pod-template-hash",), "Ignore", "Honor"
         ),
     )
-    assert spec.tolerations == (Toleration("k", "Equal", "v", "NoExecute", 300), Toleration("", "Exists"))
+    assert spec.tolerations == (Toleration("k", "Equal", "v", "NoExecute"), Toleration("", "Exists"))
     assert (spec.priority, spec.priority_class_name, spec.preemption_policy) == (5, "high", "Never")
     assert (spec.scheduler_name, spec.gated, spec.termination_grace_period_seconds) == ("other", True, 0)
     plain = parse_pod(pod_object()).spec

@@ -53,6 +53,16 @@ def test_a_pod_that_preempts_others_does_not_count_ahead() -> None:
     marked = factories.pending_pod(name="marked", priority=5)
     assert untried(snapshot(marked, preempting, nodes=[there])).ahead == ()
     assert untried(snapshot(marked, preempting)).ahead == (preempting,)
+    victims = [factories.running_pod(node="n", priority=each, pod_fields={"deleted_at": 1.0}) for each in (9, 5)]
+    assert untried(snapshot(marked, preempting, nodes=[replace(there, pods=tuple(victims))])).ahead == (preempting,)
+
+
+def test_a_pod_that_never_preempts_counts_although_lower_ones_end_on_its_nominated_node() -> None:
+    never = factories.pod(name="next", priority=5, preemption_policy="Never", pod_fields={"nominated_node_name": "n"})
+    ends = factories.running_pod(node="n", priority=4, pod_fields={"deleted_at": 1.0})
+    there = factories.state_node(node=factories.node(name="n"), pods=(ends,))
+    marked = factories.pending_pod(name="marked", priority=5, preemption_policy="Never")
+    assert untried(snapshot(marked, never, nodes=[there])).ahead == (never,)
 
 
 def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:
@@ -70,6 +80,7 @@ def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:
         ({}, "others"),
         ({"priority": 5}, "others"),
         ({"priority": 6}, "apart"),  # kube-scheduler may preempt pods for it that it could not for the marked one
+        ({"priority": 6, "preemption_policy": "Never"}, "others"),
         ({"scheduler_name": "other"}, "apart"),  # of which no word has come
         ({"required_node_affinity": (OPTED_OUT,)}, "apart"),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.api import labels as keys
+from controller.core.api.pod import Pod
 from controller.core.provisioning.offerings.limits import Limits
 from tests.core.provisioning.plans import FIRST, solved, spread
 from tests.factories import instance_type, pending_pods, problem, provisioner, selector
@@ -26,7 +27,7 @@ def test_what_a_node_holds_is_judged_once_however_often_pods_are_tried_again(mon
         return takes(*given)
 
     monkeypatch.setattr(Limits, "takes", counted)
-    pods = []
+    pods = list[Pod]()
     for number in range(40):
         own = {"app": f"web-{number}"}
         rule = spread(keys.ZONE, of=selector(**own))
