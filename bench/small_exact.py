@@ -16,10 +16,10 @@ from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.optimize.column_generation import Effort
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import Proof
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver, solve
+from controller.core.provisioning.topology.allocation import PackingStyle
 
 HEAD = """# Small batches (exact)
 

@@ -77,23 +77,24 @@ class PriceBook:
 
     def price(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> float:
         """Return what the user pays for the next instance of an offering, $ an hour."""
-        for rule in self.rules:
-            if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):
-                return rule.price(listed)
-        return listed
+        index = self._rule(capacity_type, instance_type, zone)
+        return listed if index is None else self.rules[index].price(listed)
 
     def commitment(self, capacity_type: str, instance_type: str, zone: str, listed: float) -> Commitment | None:
         """Return for how many instances that price holds, and the price of further ones; None: for any number.
 
         For further ones no other commitment counts: it may be used up too.
         """
-        for index, rule in enumerate(self.rules):
-            if rule.instances != 0 and rule.matches(capacity_type, instance_type, zone):
-                if rule.instances is None:
-                    return None
-                unlimited = PriceBook(tuple(other for other in self.rules if other.instances is None))
-                return Commitment(index, rule.instances, unlimited.price(capacity_type, instance_type, zone, listed))
-        return None
+        index = self._rule(capacity_type, instance_type, zone)
+        if index is None or (left := self.rules[index].instances) is None:
+            return None
+        unlimited = PriceBook(tuple(other for other in self.rules if other.instances is None))
+        return Commitment(index, left, unlimited.price(capacity_type, instance_type, zone, listed))
+
+    def _rule(self, *offering: str) -> int | None:
+        """Return the place of the first rule that holds for the offering; None: the list price does."""
+        holds = (rule.instances != 0 and rule.matches(*offering) for rule in self.rules)
+        return next((index for index, held in enumerate(holds) if held), None)
 
 
 def parse_price_rules(text: str) -> tuple[PriceRule, ...]:

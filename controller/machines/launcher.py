@@ -342,8 +342,7 @@ class Launcher:
         if node.deleted_at is not None or PROVISIONER_NAME not in node.labels:
             return
         try:
-            departure = self._removals.departed(node)
-            if departure is not None:
+            if self._removals.departed(node) is not None:
                 self._removals.delete(node)
                 text = "Deleted the Node of a gone instance: a new one has its name"
                 self._log.warning(text, node=node.name, provider_id=node.provider_id)

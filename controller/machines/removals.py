@@ -185,8 +185,7 @@ class Removals:
             self._log.debug("Instance was gone before it was terminated", error=str(error))
 
     def _permit(self, node: Node | None) -> None:
-        because = self.refusal(node)
-        if because:
+        if because := self.refusal(node):
             self._recorder.count(CONSISTENCY_ERRORS, "RefusedRemoval")
             raise RemovalRefusedError(f"Not removed: {because}")
 

@@ -210,8 +210,7 @@ def hand_over(elector: LeaderElector, *unsettled: str) -> None:
     A successor that takes a released lease launches at once. One that takes an expired lease has waited for longer
     than EC2 takes to show an instance.
     """
-    because = "; ".join(filter(None, unsettled))
-    if because:
+    if because := "; ".join(filter(None, unsettled)):
         _log.warning("Keeps the lease until it expires: launches are not settled", because=because)
     else:
         elector.release()

@@ -216,20 +216,17 @@ class _Audit:
             yield Violation(_name(pod.key), "it has scheduling gates")
         if not node_accepted(pod.spec, labels, node_name):
             yield Violation(_name(pod.key), f"{node_name} does not match its node selector or required node affinity")
-        taint = untolerated(taints, pod.spec.tolerations)
-        if taint is not None:
+        if (taint := untolerated(taints, pod.spec.tolerations)) is not None:
             yield Violation(
                 _name(pod.key), f"it does not tolerate {taint.key}={taint.value}:{taint.effect} of {node_name}"
             )
-        refused = self.volumes.refusal(pod, labels, node_name)
-        if refused:
+        if refused := self.volumes.refusal(pod, labels, node_name):
             yield Violation(_name(pod.key), f"{node_name}: {refused}")
 
     def _limits(self) -> Iterator[Violation]:
         planned: dict[str, Counter[str]] = defaultdict(Counter)
         for node in self.plan.new_nodes:
-            kind = self.types.get((node.provisioner, node.offering.instance_type))
-            if kind is not None:
+            if (kind := self.types.get((node.provisioner, node.offering.instance_type))) is not None:
                 planned[node.provisioner].update(kind.capacity)
         for name, added in sorted(planned.items()):
             provisioner = self.provisioners.get(name)

@@ -82,8 +82,7 @@ class VolumeRules:
 
     def over_limit(self, node_name: str, standing: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
         """Yield CSI attach limits that pods exceed on an existing node."""
-        csi = self._csi.get(node_name)
-        if csi is not None:
+        if (csi := self._csi.get(node_name)) is not None:
             yield from self._above(csi.limits, standing, pods)
 
     def over_limit_of_type(self, instance_type: str, pods: Iterable[Pod]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from controller.core.cloud import Catalog, InstanceType
 from controller.core.decisions.fleet_cost import Fleet, fleet, owned
 from controller.core.guards.mix import with_mix
 from controller.core.machines.launching import Allotment, allot
-from controller.core.machines.provisioner_limits import total, usage
+from controller.core.machines.provisioner_limits import exceeded, total, usage
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.state.snapshot import Snapshot
 from controller.core.untrusted_json import UnreadableJsonError, read_json
@@ -131,12 +131,9 @@ class Guards:
         if most is not None and self._spent + price > most:
             what = "launchLimits.pricePerHour of the settings"
             return "cluster-price", f"{what}: ${self._spent:.4f} + ${price:.4f} an hour would exceed ${most:g}"
-        for resource, limit in limits.resources.items():
-            amount = self._used.get(resource, 0) + capacity.get(resource, 0)
-            if amount > limit:
-                unit = "m" if resource == "cpu" else ""
-                what = f"launchLimits.resources.{resource} of the settings"
-                return "cluster-resources", f"{what}: {amount}{unit} would exceed {limit}{unit}"
+        resource, excess = exceeded(limits.resources, self._used, capacity)
+        if excess:
+            return "cluster-resources", f"launchLimits.resources.{resource} of the settings: {excess}"
         rate = limits.nodes_per_minute
         if rate is not None and self._recent >= rate:
             what = "launchLimits.nodesPerMinute of the settings"
@@ -145,8 +142,7 @@ class Guards:
 
     def _room(self, provisioner: Provisioner) -> Iterable[float]:
         """Yield the $ an hour that each price limit leaves for one node."""
-        own = price_limit(provisioner)
-        if own is not None:
+        if (own := price_limit(provisioner)) is not None:
             yield own - self._spent_by[provisioner.name]
         if self._limits.price_per_hour is not None:
             yield self._limits.price_per_hour - self._spent

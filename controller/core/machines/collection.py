@@ -65,8 +65,7 @@ def plan_collection(
     adopt: list[CloudInstance] = []
     terminate: list[Removal] = []
     for entry in alone:
-        reason = _give_up_reason(snapshot, entry, now, times)
-        if reason:
+        if reason := _give_up_reason(snapshot, entry, now, times):
             terminate.append(Removal(entry.node_name or entry.id, entry.provider_id, reason))
         elif entry.node_name and entry.state in ADOPTABLE and entry.provisioner_name in snapshot.provisioners:
             adopt.append(entry)

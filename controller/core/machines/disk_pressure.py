@@ -28,8 +28,7 @@ def with_learned_storage(snapshot: Snapshot) -> Snapshot:
     specs: dict[PodSpec, PodSpec] = {}
     changed: dict[tuple[str, str], Pod] = {}
     for pod in snapshot.unbound:
-        loop = loop_of(snapshot, pod)
-        if loop is not None:
+        if (loop := loop_of(snapshot, pod)) is not None:
             requests = FrozenMap({**pod.spec.requests, STORAGE: loop.allocatable_bytes + 1})
             spec = specs.setdefault(pod.spec, replace(pod.spec, requests=requests))
             changed[pod.key] = replace(pod, spec=spec)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
+from controller.core.api.timestamps import parse_time
 from controller.core.untrusted_json import read_object
 
 SPOT_WARNING_SECONDS: Final = 120.0
@@ -77,7 +77,10 @@ def parse_message(body: str) -> Interruption:
     detail = event.get("detail")
     if not isinstance(detail, Mapping):
         raise ValueError("has no detail")
-    return _of_kind(kind, detail, _time(event))
+    at = parse_time(str(event.get("time")))
+    if at is None:
+        raise ValueError(f"time {event.get('time')!r} is no RFC 3339 time")
+    return _of_kind(kind, detail, at)
 
 
 def _of_kind(kind: Kind, detail: Mapping[str, Any], at: float) -> Interruption:
@@ -95,14 +98,3 @@ def _of_kind(kind: Kind, detail: Mapping[str, Any], at: float) -> Interruption:
     if kind is Kind.STATE_CHANGE and state not in _ENDING:
         return _NO_OP
     return Interruption(kind, (instance,), at, state)
-
-
-def _time(event: Mapping[str, Any]) -> float:
-    try:
-        moment = datetime.fromisoformat(str(event.get("time")))
-        seconds = moment.timestamp()
-    except (ValueError, OverflowError):
-        raise ValueError(f"time {event.get('time')!r} is no RFC 3339 time") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"time {event.get('time')!r} has no zone")
-    return seconds

@@ -26,11 +26,14 @@ def usage(snapshot: Snapshot, provisioner_name: str, without: Collection[str] = 
 
 def exceeded_by(provisioner: Provisioner, used: Resources, more: Resources = EMPTY) -> str:
     """Return which limit `used` and `more` together would exceed; empty if none. Reaching a limit is allowed."""
-    for name, limit in sorted((provisioner.limits or EMPTY).items()):
-        amount = used.get(name, 0) + more.get(name, 0)
-        if amount > limit:
+    name, excess = exceeded(provisioner.limits or EMPTY, used, more)
+    return f"limits.resources.{name} of Provisioner {provisioner.name}: {excess}" if excess else ""
+
+
+def exceeded(limits: Resources, used: Resources, more: Resources) -> tuple[str, str]:
+    """Return the first resource of which `used` and `more` together exceed the limit, and by how much, in words."""
+    for name, limit in sorted(limits.items()):
+        if (amount := used.get(name, 0) + more.get(name, 0)) > limit:
             unit = "m" if name == "cpu" else ""
-            return (
-                f"limits.resources.{name} of Provisioner {provisioner.name}: {amount}{unit} would exceed {limit}{unit}"
-            )
-    return ""
+            return name, f"{amount}{unit} would exceed {limit}{unit}"
+    return "", ""

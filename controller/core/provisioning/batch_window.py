@@ -70,8 +70,7 @@ class BatchWindow:
 
     def wait_seconds(self, now: float, times: BatchTimes) -> float:
         """Return the seconds until the window closes, or until a known trigger may count again; 0 or less means now."""
-        closes = self.closes_at(times)
-        if closes is not None:
+        if (closes := self.closes_at(times)) is not None:
             return closes - now
         if not self.seen:
             return times.retrigger_seconds

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import overload
 
 from controller.core.api.frozen import EMPTY
@@ -24,19 +26,14 @@ class PodSlice:
 class PlacedPods(Sequence[PodKey]):
     """Sorted pod keys. Equal to a tuple of the same keys, and with the same hash."""
 
-    __slots__ = ("_keys", "parts")
-
     def __init__(self, parts: Sequence[PodSlice]) -> None:
         self.parts = parts
-        self._keys: tuple[PodKey, ...] | None = None
 
-    @property
+    @cached_property
     def keys(self) -> tuple[PodKey, ...]:
         """The keys, sorted."""
-        if self._keys is None:
-            pods = [pod for each in self.parts for pod in each.pod_class.pods[each.first : each.first + each.count]]
-            self._keys = tuple(sorted(map(pod_key, pods)))
-        return self._keys
+        pods = [pod for each in self.parts for pod in each.pod_class.pods[each.first : each.first + each.count]]
+        return tuple(sorted(map(pod_key, pods)))
 
     @property
     def turn(self) -> tuple[int, int]:
@@ -45,10 +42,9 @@ class PlacedPods(Sequence[PodKey]):
 
     def workloads(self) -> dict[str, int]:
         """Return the number of pods per workload, by the uid of the first owner; pods without owners are left out."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for each in self.parts:
-            for workload, count in each.pod_class.workloads(each.first, each.count).items():
-                counts[workload] = counts.get(workload, 0) + count
+            counts.update(each.pod_class.workloads(each.first, each.count))
         return counts
 
     def __len__(self) -> int:

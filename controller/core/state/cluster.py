@@ -48,8 +48,7 @@ class Cluster:
         `initialization_seconds`: a node of a Provisioner that takes longer to initialize is no room for pods any more.
         `device_classes`: the extended resource that stands for the devices of each DeviceClass.
         """
-        unknown = sorted(set(kinds) - set(KINDS))
-        if unknown:
+        if unknown := sorted(set(kinds) - set(KINDS)):
             raise ValueError(f"Cluster state has no parser for {', '.join(unknown)}; it knows {', '.join(KINDS)}")
         self._stores: dict[str, Store[Any, Any]] = {
             kind: Store(kind, spec.parse, spec.key) for kind, spec in KINDS.items()
@@ -111,8 +110,7 @@ class Cluster:
         store = self._stores[change.kind]
         was_synced = store.synced
         deltas, refused = store.apply(change)
-        observer = self._observers.get(change.kind)
-        if observer is not None:
+        if (observer := self._observers.get(change.kind)) is not None:
             for delta in deltas:
                 observer(delta)
         self._changed = self._changed or bool(deltas)

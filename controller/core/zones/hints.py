@@ -105,8 +105,7 @@ def hints(zones: ZoneCPU, endpoints: Mapping[str, int]) -> HintOutcome:
     kube-controller-manager keeps hints that it once set while no zone is short of its minimum.
     """
     total = sum(endpoints.values())
-    reason = _refusal(zones, total)
-    if reason:
+    if reason := _refusal(zones, total):
         return HintOutcome(reason)
     if endpoints.get(""):
         return HintOutcome(NO_ENDPOINT_ZONE)

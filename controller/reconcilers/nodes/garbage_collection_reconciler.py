@@ -171,8 +171,7 @@ class GarbageCollectionReconciler(ContextReconciler):
         self._log.warning("Terminated leaked instance", id=instance.id, because=removal.reason)
         subject, details = f"Instance/{instance.id}", instance_details(instance)
         self._record("LeakedInstance", subject, removal.reason, instance.provisioner_name, details)
-        provisioner = snapshot.provisioners.get(instance.provisioner_name)
-        if provisioner is not None:
+        if (provisioner := snapshot.provisioners.get(instance.provisioner_name)) is not None:
             message = f"Terminated instance {instance.id} ({removal.name}): {removal.reason}"
             ref = ObjectRef.of(provisioner)
             self._events.publish(ref, "Warning", "TerminatedLeakedInstance", message, (instance.id,))

@@ -44,14 +44,16 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class CheapestFirst:
-    """One pool's offerings, cheapest first: node option, offering key (as one bit) and value of each.
+    """One pool's offerings, cheapest first: node option, offering key (as one bit), value and $/hour of each.
 
-    baseline, surplus_price: vCPUs and $ a vCPU-hour beyond them; infinite and 0 for types that have all of their CPU.
+    costs: without surplus CPU. baseline, surplus_price: vCPUs and $ a vCPU-hour beyond them; infinite and 0 for types
+    that have all of their CPU.
     """
 
     option_ids: Ints
     offering_bits: Bits
     offerings: list[PricedOffering]
+    costs: Floats
     baseline: Floats
     surplus_price: Floats
 
@@ -259,6 +261,7 @@ class OptionTable:
                 np.array([row for _, row, _ in offered], dtype=np.int64),
                 np.array([1 << offering_key for _, _, offering_key in offered], dtype=np.uint64),
                 [offering for offering, _, _ in offered],
+                np.array([offering.cost for offering, _, _ in offered], dtype=np.float64),
                 np.array([each.baseline if each else np.inf for each in credits]),
                 np.array([each.surplus_price if each else 0.0 for each in credits]),
             )

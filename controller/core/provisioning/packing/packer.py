@@ -19,9 +19,9 @@ from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.offerings.node_table import NodeTable
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.shared_volumes import SharedVolumes
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
+from controller.core.provisioning.topology.allocation import PackingStyle
 from controller.core.provisioning.topology.host_counts import HostCounts
 
 STRETCH = 128
@@ -134,7 +134,7 @@ class Packer:
     def _find_scarce(self, items: Sequence[Item]) -> Bools:
         """Return T: options of pools whose limits could not hold all items that may come, with a margin for waste."""
         scarce = np.zeros(len(self.catalog), dtype=np.bool_)
-        limited = [pool for pool in range(len(self.catalog.pools)) if self.limits.limited(pool)]
+        limited = self.limits.limited
         if limited and items:
             need = RemainingItems(items).need(0)
             for pool in limited:
@@ -192,8 +192,7 @@ class Packer:
         for column, missing in self._missing(item, slice(first, last)).items():
             roomy &= self.table.free[column, first:last] >= item.request[column] + missing
         for rule in item.rules:
-            admitted = self.hosts.admits(rule, slice(first, last))
-            if admitted is not None:
+            if (admitted := self.hosts.admits(rule, slice(first, last))) is not None:
                 roomy &= admitted
         rows = roomy.nonzero()[0] + first
         return rows[self._allowed(item, rows)] if len(rows) else rows
@@ -336,8 +335,7 @@ class Packer:
             )
             each = int(room[option])
             copies = -(-item.count // each)
-            allowed = self.limits.copies(int(self.catalog.pool_of[option]), option)
-            if allowed is not None:
+            if (allowed := self.limits.copies(int(self.catalog.pool_of[option]), option)) is not None:
                 copies = min(copies, allowed)
             counts = np.full(copies, float(each))
             counts[-1] = min(each, item.count - each * (copies - 1))

@@ -11,8 +11,7 @@ from controller.core.provisioning.resource_space import Bits, Ints
 def shrink(packer: Packer) -> bool:
     """Change planned rows of limited pools to the options that take least of the limits; returns whether any did."""
     limits, table, catalog = packer.limits, packer.table, packer.catalog
-    limited = [pool for pool in range(len(catalog.pools)) if limits.limited(pool)]
-    if not limited:
+    if not (limited := limits.limited):
         return False
     planned = np.arange(table.existing, table.count)
     rows = planned[np.isin(catalog.pool_of[table.option[planned]], limited) & (table.pods[planned] > 0)]

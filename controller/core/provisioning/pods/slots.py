@@ -28,31 +28,15 @@ def is_slot(name: str) -> bool:
     return ":" in name
 
 
-class Ports:
-    """Names the slots of host ports. `specs`: every pod spec of the problem, for the addresses that they name."""
-
-    def __init__(self, specs: Iterable[PodSpec]) -> None:
-        self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
-        for spec in specs:
-            for port in spec.host_ports:
-                self._addresses[(port.protocol, port.port)].add("" if port.ip in WILDCARDS else port.ip)
-
-    def slots(self, ports: Iterable[HostPort]) -> dict[str, int]:
-        """Return the slots that these ports take."""
-        taken: dict[str, int] = {}
-        for port in ports:
-            named = self._addresses.get((port.protocol, port.port), {""})
-            addresses = {*named, ""} if port.ip in WILDCARDS else {port.ip}
-            taken.update({f"{PORT}{port.protocol}/{port.port}/{address}": 1 for address in addresses})
-        return taken
-
-
 class Slots:
     """Slots of pods and of nodes."""
 
     def __init__(self, snapshot: Snapshot, specs: Iterable[PodSpec], volumes: Volumes) -> None:
-        self.ports = Ports(specs)
+        """`specs`: every pod spec of the problem, for the addresses that their host ports name."""
         self.volumes = volumes
+        self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for port in (port for spec in specs for port in spec.host_ports):
+            self._addresses[(port.protocol, port.port)].add("" if port.ip in WILDCARDS else port.ip)
         self._limits: dict[tuple[str, str], float] = {}
         for name in snapshot.csi_nodes.keys() & snapshot.nodes.keys():
             kind = snapshot.nodes[name].node.labels.get(labels.INSTANCE_TYPE, "")
@@ -61,12 +45,21 @@ class Slots:
                 self._limits[key] = min(limit, self._limits.get(key, UNLIMITED))
         self._csi_nodes = snapshot.csi_nodes
 
+    def _ports(self, ports: Iterable[HostPort]) -> dict[str, int]:
+        """Return the slots that these host ports take."""
+        taken: dict[str, int] = {}
+        for port in ports:
+            named = self._addresses.get((port.protocol, port.port), {""})
+            addresses = {*named, ""} if port.ip in WILDCARDS else {port.ip}
+            taken.update({f"{PORT}{port.protocol}/{port.port}/{address}": 1 for address in addresses})
+        return taken
+
     def requests(self, spec: PodSpec, attachments: Resources) -> Resources:
         """Return the requests of a pod, slots included."""
         if not spec.host_ports and not attachments:
             return spec.requests
         drivers = {ATTACHMENT + driver: count for driver, count in attachments.items()}
-        return FrozenMap({**spec.requests, **self.ports.slots(spec.host_ports), **drivers})
+        return FrozenMap({**spec.requests, **self._ports(spec.host_ports), **drivers})
 
     def on_new(self, space: ResourceSpace, instance_type: str) -> Resources:
         """Return the slots of a new node; attachment limits as in the CSINodes of existing nodes of its type."""
@@ -80,7 +73,7 @@ class Slots:
     def left_on(self, space: ResourceSpace, node: StateNode) -> Floats:
         """Return what an existing node has left of the slots, as a vector of R; 0 where its pods hold too many."""
         left: dict[str, int] = {}
-        held = Counter(name for pod in node.pods for name in self.ports.slots(pod.spec.host_ports))
+        held = Counter(name for pod in node.pods for name in self._ports(pod.spec.host_ports))
         csi_node = self._csi_nodes.get(node.name)
         for name in filter(is_slot, space.names):
             driver = name.removeprefix(ATTACHMENT)

@@ -48,7 +48,6 @@ class Assembler:
         self._mask: dict[int, Mask] = {}
         self._allowing: dict[tuple[int, Masks, int, int], Bools] = {}
         self._offerings: dict[tuple[int, bytes, bytes], tuple[PricedOffering, tuple[PricedOffering, ...]]] = {}
-        self._pool_costs: dict[int, Floats] = {}
         self._requirements: dict[tuple[int, Masks, int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._nodes: dict[NodeKey, PlannedNode] = {}
@@ -170,16 +169,9 @@ class Assembler:
                 holds = holds & (capacity >= requested)
         positions, surplus = np.flatnonzero(holds), self._surplus(pool, cpu)
         if surplus is not None:
-            costs = self._costs(pool)[positions] + surplus[positions]
+            costs = self.catalog.table.cheapest_first(pool).costs[positions] + surplus[positions]
             positions = positions[np.argsort(costs, kind="stable")]
         return positions[: self.packer.options.max_alternatives]
-
-    def _costs(self, pool: int) -> Floats:
-        """Return the $/hour of each of the pool's offerings, without surplus CPU."""
-        if pool not in self._pool_costs:
-            offerings = self.catalog.table.cheapest_first(pool).offerings
-            self._pool_costs[pool] = np.array([offering.cost for offering in offerings])
-        return self._pool_costs[pool]
 
     def _fitting(self, pool: int, positions: Ints, cpu: float) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
         """Return the offering at the first of these positions and those at the others; equal nodes share the tuple."""
@@ -241,8 +233,7 @@ class Assembler:
             for key, requirement in self.catalog.pools[pool].requirements.intersection(of_pods).items():
                 if key in self.catalog.catalog_keys or key in labels.WELL_KNOWN or key in chosen:
                     continue
-                value = chosen_value(requirement)
-                if value is not None:
+                if (value := chosen_value(requirement)) is not None:
                     chosen[key] = value
             node_labels = self._labels[(pool, signature)] = FrozenMap(dict(sorted(chosen.items())))
         return node_labels

@@ -269,8 +269,7 @@ class Reasons:
 
     def _nothing_at_once(self, rows: Bools, question: Question) -> str:
         """Explain that each requirement can be met alone, and all of them by nothing that is available."""
-        gone = self._sold_out(rows, question)
-        if gone:
+        if gone := self._sold_out(rows, question):
             return f"what would do has no capacity now ({_some(gone)}); it is tried again within minutes, or allow more"
         terms = (term for choice in question.level.choices for term in choice)
         asked = [str(requirement) for term in terms for requirement in term.values()]
@@ -335,7 +334,7 @@ class Reasons:
         if (fits & self.limits.allows(len(allowed))).any():
             return ""
         pool, smallest = self.catalog.pools[index], self.limits.least(index, fits)
-        left = dict(zip(self.limits.names(index), self.limits.left[index].tolist(), strict=True))
+        left = dict(zip(self.limits.names[index], self.limits.left[index].tolist(), strict=True))
         reached = [name for name, least in smallest.items() if least > left[name]] or sorted(left)
         limits = [self._limit(name, pool, int(left[name]), int(smallest[name])) for name in reached]
         text = f"{'; '.join(limits)}; raise spec.limits.resources"

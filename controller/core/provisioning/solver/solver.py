@@ -12,7 +12,6 @@ from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
 from controller.core.provisioning.packing.packer import Packer, weight_premiums
 from controller.core.provisioning.packing.rounds import Progress, Rounds
-from controller.core.provisioning.packing_style import PackingStyle, alternative_styles, styles_in_turn
 from controller.core.provisioning.plan import (
     DearPreference,
     Proof,
@@ -28,6 +27,7 @@ from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Stand
 from controller.core.provisioning.solver.reasons import Partners, Question, Reasons, topology_reason
 from controller.core.provisioning.solver.replica_exchange import Funds, pack_apart
 from controller.core.provisioning.solver.zone_shares import even_zones
+from controller.core.provisioning.topology.allocation import PackingStyle, alternative_styles, styles_in_turn
 from controller.core.provisioning.topology.bundles import BundleMember, unit_rules
 
 DEFAULTS = SolveOptions()

@@ -1,4 +1,4 @@
-"""Allocate bundles to topology domains, before any node is chosen.
+"""Allocate bundles to topology domains, before any node is chosen; packing styles are orders in which that is done.
 
 A joint domain is one value for each label key over which the bundle has a rule (a zone; a zone and a capacity type).
 Units go one after the other to the permitted domain with the lowest score, so that every step is one that
@@ -16,11 +16,41 @@ from itertools import product
 import numpy as np
 
 from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.topology.bundles import Bundle
 from controller.core.provisioning.topology.domains import Domains
 from controller.core.provisioning.topology.groups import EVERY_NODE, NodeFilter, RuleKind, UnitRule
 from controller.core.scheduling.requirements import Requirement, Requirements
+
+
+@dataclass(frozen=True, slots=True)
+class PackingStyle:
+    """How the allocator orders pods and chooses nodes for them."""
+
+    constrained_first: bool = False
+    """Pods with a topology rule come before pods that rules only count. It may place more pods, but relies on
+    kube-scheduler binding them in that order."""
+    certain_counts: bool = False
+    """Units that a spread counts only on some nodes (its node filter) are allocated to those nodes or to the others, so
+    that counts are certain; else they are bounds, to both of which the spread is held."""
+    in_turn: bool = False
+    """Bundles are allocated in turn, one unit each, so that domains fill up together where a spread counts several
+    workloads. Else one bundle is allocated as far as possible before the next, and may fill domains that are the only
+    ones for later bundles."""
+
+
+def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
+    """Return styles for pods that the default one left out. unsettled: counts of some spread were uncertain."""
+    first = PackingStyle(constrained_first=True)
+    if not unsettled:
+        return (first,)
+    return first, PackingStyle(certain_counts=True), PackingStyle(constrained_first=True, certain_counts=True)
+
+
+def styles_in_turn(*, unsettled: bool) -> tuple[PackingStyle, ...]:
+    """Return styles that may place pods which rules over domains left out in the others."""
+    first = PackingStyle(in_turn=True)
+    return (first, PackingStyle(in_turn=True, certain_counts=True)) if unsettled else (first,)
+
 
 MOST_FILTERS = 3
 """Node filters by which the domains of a bundle are split at most: each may double them."""

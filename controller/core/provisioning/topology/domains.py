@@ -170,12 +170,10 @@ def seed(topology: Topology, domains: Domains, hosts: HostCounts, rows: Mapping[
             _seed_domains(group, counted, domains)
     for group, node in topology.repelling:
         if group.key.key == labels.HOSTNAME:
-            row = rows.get(nodes[node].name)
-            if row is not None:
+            if (row := rows.get(nodes[node].name)) is not None:
                 hosts.seed(group.index, row, 0, 1)
         else:
-            value = nodes[node].node.labels.get(group.key.key)
-            if value is not None:
+            if (value := nodes[node].node.labels.get(group.key.key)) is not None:
                 group.owners[value] += 1
 
 
@@ -190,7 +188,6 @@ def _seed_domains(group: TopologyGroup, running: list[RunningPod], domains: Doma
     for one in running:
         if eligible is not None and not eligible[one.node]:
             continue
-        value = cells[codes[one.node]]
-        if value is not None:
+        if (value := cells[codes[one.node]]) is not None:
             group.max_matched[str(value)] += 1
             group.min_matched[str(value)] += 1

@@ -17,10 +17,10 @@ from controller.core.provisioning.optimize.build import Packing, first_packing
 from controller.core.provisioning.optimize.exact_packing import few_states
 from controller.core.provisioning.optimize.refine import cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver
+from controller.core.provisioning.topology.allocation import PackingStyle
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.plans import WEB, near, solved, spread
 from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node

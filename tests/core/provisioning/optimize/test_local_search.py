@@ -16,10 +16,10 @@ from controller.core.provisioning.optimize.build import Bin, Builder, Pace, Pack
 from controller.core.provisioning.optimize.local_search import Search
 from controller.core.provisioning.optimize.refine import STRATEGIES, cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver
+from controller.core.provisioning.topology.allocation import PackingStyle
 from tests.core.provisioning.plans import WEB, near, solved
 from tests.factories import instance_type, node, pending_pod, pending_pods, problem, provisioner, state_node
 

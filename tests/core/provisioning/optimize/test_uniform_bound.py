@@ -15,10 +15,10 @@ from controller.core.provisioning.optimize.bin_packing_problem import BinPacking
 from controller.core.provisioning.optimize.refine import cheapest
 from controller.core.provisioning.optimize.uniform_bound import uniform_bound
 from controller.core.provisioning.optimize.work_budget import WorkBudget
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver
+from controller.core.provisioning.topology.allocation import PackingStyle
 from tests.factories import instance_type, pending_pods, problem
 
 SIZES = (("large", 2, 0.10), ("xlarge", 4, 0.18), ("2xlarge", 8, 0.32), ("4xlarge", 16, 0.61))

@@ -11,11 +11,11 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import SolveOptions
-from controller.core.provisioning.packing_style import PackingStyle
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.replica_homes import ON_DEMAND, Homes, Workload, chosen
 from controller.core.provisioning.solver.solver import Solver
 from controller.core.provisioning.solver.workload_items import by_workload
+from controller.core.provisioning.topology.allocation import PackingStyle
 from tests.factories import ZONES, instance_type, pending_pods, problem
 
 PRICES = {"m1": 0.1, "m2": 0.1, "m3": 0.2}
