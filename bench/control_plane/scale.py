@@ -19,11 +19,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from components.documents.rbac import rbac
 from e2e.audit import tally
 from e2e.cluster import Cluster, condition
 from e2e.installation import installed
 from e2e.scenario import provisioner
 from e2e.workloads import deployment
+from sandbox.environment import NAMESPACE as CONTROLLER_NAMESPACE
 from sandbox.world.resources import DEPLOYMENTS, PODS, Obj
 
 NODE_CPUS = "16"
@@ -83,17 +85,22 @@ class ScaleRun:
         return self.usage[-1].processor_seconds - self.usage[0].processor_seconds
 
 
-def run(nodes: int, *, scheduler_alone: bool = False) -> tuple[ScaleRun, ScaleRun | None]:
+def run(
+    nodes: int, *, scheduler_alone: bool = False, ahead_of_owners: bool = False
+) -> tuple[ScaleRun, ScaleRun | None]:
     """Ask for as many pods as fill `nodes`, and wait until the last is bound. Raises AssertionError after an hour.
 
     With `scheduler_alone` then once more on the nodes that are there, without the controller: the second run is the
-    least that kube-scheduler needs, beside as many kubelets. Nothing is launched in it.
+    least that kube-scheduler needs, beside as many kubelets. Nothing is launched in it. `ahead_of_owners`: with the
+    setting planAheadOwners.
     """
     with (
         tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
         installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
     ):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
+        if ahead_of_owners:
+            _plan_ahead_of_owners(cluster)
         mark, began = cluster.audit.mark(), time.time()
         (replica,) = cluster.replicas.by_name.values()
         with sampled(replica.child.process.pid) as usage:
@@ -106,6 +113,18 @@ def run(nodes: int, *, scheduler_alone: bool = False) -> tuple[ScaleRun, ScaleRu
         cluster.until(lambda: not _some_pod(cluster), "the pods are gone", WAIT_SECONDS, every_seconds=2.0)
         _ask_and_wait(cluster, nodes)
         return measured, replace(_read(cluster, [], Counter(), began), launched=(), known=(), ready=())
+
+
+def _plan_ahead_of_owners(cluster: Cluster) -> None:
+    """Change the setting, with the rights that the stack gives along with it, and wait until the controller leads."""
+    rights = rbac(CONTROLLER_NAMESPACE, owners=True)
+    cluster.apply(rights["owners-cluster-role"], rights["owners-cluster-role-binding"])
+    patch = '{"data": {"planAheadOwners": "true"}}'
+    settings = ("configmap", "karpenter-global-settings", "--namespace", CONTROLLER_NAMESPACE)
+    cluster.kubectl("patch", *settings, "--type=merge", "--patch", patch)
+    logged = cluster.replicas.mark()
+    cluster.replicas.roll_out(None)
+    cluster.until(lambda: any(line["message"] == "Acts" for line in cluster.replicas.lines(logged)), "it leads", 60.0)
 
 
 def _ask_and_wait(cluster: Cluster, nodes: int) -> None:

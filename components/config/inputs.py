@@ -282,12 +282,13 @@ class SettingsConfig(TypedDict):
     """
     surge_single_replicas: NotRequired[bool]
     """Before the controller removes a node of its own accord, the only pod of a Deployment on it starts elsewhere,
-    by a rollout. Needs the right to patch Deployments, which the stack gives along with the setting.
+    by a rollout. Needs the right to patch Deployments, which the stack gives along with the the setting.
     """
     plan_ahead_owners: NotRequired[bool]
     """Plan too for the pods that a ReplicaSet, Job or StatefulSet (of policy `Parallel`) has not made yet, once
-    kube-scheduler has marked one of its pods; not for what a ResourceQuota refuses. Needs the right to watch
-    these four kinds, which the stack gives along with the setting.
+    kube-scheduler has marked one of its pods: the batch window does not wait for them. Not for what a
+    ResourceQuota refuses. Needs the right to watch these four kinds, which the stack gives along with the
+    setting.
     """
     pod_deletion_cost: NotRequired[bool]
     """Tell ReplicaSets which pods to delete first when they are scaled in: those on the nodes that consolidation

@@ -38,6 +38,17 @@ def is_to_come(key: PodKey) -> bool:
     return MARK in key[1]
 
 
+def owner_and_number(uid: str) -> tuple[str, int]:
+    """Return the owner's uid and the number that the uid of a pod to come consists of."""
+    owner, _, number = uid.rpartition("-")
+    return owner, int(number)
+
+
+def numbers_to_come(snapshot: Snapshot) -> dict[str, range]:
+    """Return which of an owner's pods are to come, counted from 0, by its uid."""
+    return {uid: range(each.there, each.there + each.more) for uid, each in _coming(snapshot).items()}
+
+
 def pods_to_come(snapshot: Snapshot) -> tuple[Pod, ...]:
     """Return the pods to come. A uid names the owner and the pod's number among its pods, in every process the same."""
     return tuple(

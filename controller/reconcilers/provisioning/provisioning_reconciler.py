@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 import structlog
 
@@ -18,6 +19,7 @@ from controller.core.cloud import InstanceType
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.guards.headroom import headroom_pods, is_unit
 from controller.core.guards.spending import Guards, LaunchLimits
+from controller.core.machines.arrivals import with_arrivals
 from controller.core.machines.cluster_proof import NOT_YET, Standing
 from controller.core.machines.disk_pressure import with_learned_storage
 from controller.core.machines.launching import LaunchPolicy
@@ -28,7 +30,7 @@ from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.planned_ahead import NONE_UNTRIED, room_problem, untried, wanted, with_bound
-from controller.core.provisioning.pods_to_come import is_to_come, pods_to_come, still_to_come
+from controller.core.provisioning.pods_to_come import is_to_come, numbers_to_come, pods_to_come, still_to_come
 from controller.core.provisioning.problem import build, depends_on_pods, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
@@ -109,6 +111,10 @@ class ProvisioningReconciler:
         """How many pods were to be planned for; when they became fewer, were planned for and nominated last."""
         self._starting: set[str] = set()
         """Names of the nodes that are not initialized yet."""
+        self._to_come = dict[str, range]()
+        """Numbers of the pods that owners still have to make, by the owner's uid."""
+        self._most_unplanned, self._grew_at = 0, -math.inf
+        """The most pods to plan for in the open window, those to come included; when there were fewer last."""
         self._elsewhere = False
         """Whether a planned pod was bound to another node than planned."""
         self._tied: frozenset[str] = frozenset()
@@ -143,11 +149,12 @@ class ProvisioningReconciler:
     def _observe(self, snapshot: Snapshot) -> float:
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
+        self._expect_arrivals(snapshot)
         triggers = self._triggers(snapshot)
         before, self._on_the_way = self._on_the_way, self._on_their_way(snapshot, len(triggers), now)
         self._window = self._window.forget((before - self._on_the_way) & triggers)
         self._window = self._window.observe(now, triggers, times, self._on_the_way)
-        closes_at = self._window.closes_at(times)
+        closes_at = self._closes_at(len(triggers), times, now)
         self._planning.unplanned = closes_at is not None
         first = (
             self._scheduled and not self._planned.is_set()
@@ -158,7 +165,8 @@ class ProvisioningReconciler:
             self._keep_headroom(snapshot)
             self._planned.set()
         if closes_at is None or closes_at > now:
-            return max(0.0, min(self._window.wait_seconds(now, times), HEADROOM_SECONDS))
+            seconds = self._window.wait_seconds(now, times) if closes_at is None else closes_at - now
+            return max(0.0, min(seconds, HEADROOM_SECONDS))
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         self._schedule(self._teach_state(snapshot, view), view)
@@ -178,6 +186,31 @@ class ProvisioningReconciler:
 
     def _plans_ahead(self) -> bool:
         return self._settings.current.plan_ahead != "none"
+
+    def _plans_ahead_of_owners(self) -> bool:
+        return self._plans_ahead() and self._settings.current.plan_ahead_owners
+
+    def _expect_arrivals(self, snapshot: Snapshot) -> None:
+        """Expect pods that have come since the plan on the nodes that they were planned for before they came."""
+        before = self._to_come
+        self._to_come = numbers_to_come(snapshot) if self._plans_ahead_of_owners() else {}
+        if before or self._to_come:
+            self._expected = with_arrivals(self._expected, snapshot.unbound, self._to_come)
+            self._planning.expected = dict(self._expected)
+
+    def _closes_at(self, count: int, times: BatchTimes, now: float) -> float | None:
+        """Return when the window closes: earlier where pods to come are known, and no others join them.
+
+        count: pods to plan for that are there.
+        """
+        closes_at = self._window.closes_at(times)
+        if closes_at is None or not self._to_come:
+            self._most_unplanned = 0
+            return closes_at
+        unplanned = count + sum(map(len, self._to_come.values()))
+        if unplanned > self._most_unplanned:
+            self._most_unplanned, self._grew_at = unplanned, now
+        return min(closes_at, self._grew_at + times.idle_seconds)
 
     def _triggers(self, snapshot: Snapshot) -> set[str]:
         """Return the uids of the pods to plan for.
@@ -221,6 +254,8 @@ class ProvisioningReconciler:
         """
         for uid, each in list(self._expected.items()):
             pod = snapshot.pods.get(each.key)
+            if is_to_come(each.key):
+                continue
             if pod is None or pod.uid != uid or pod.node_name:
                 del self._expected[uid]
                 node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
@@ -317,7 +352,7 @@ class ProvisioningReconciler:
         self._tied &= self._on_the_way
         self._tied |= {pod.uid for pod in problem.pending if depends_on_pods(pod)}
         for each in plan.existing:
-            self._expect(snapshot, each.node, each.pods)
+            self._expect(problem.snapshot, each.node, each.pods)
         for placement in plan.existing:
             self._plans.have_room(placement.node, placement.pods)
             if placement.node in snapshot.nodes:  # else it is a stand-in, which is nominated once it is a Node
@@ -337,11 +372,12 @@ class ProvisioningReconciler:
     def _posed(self, snapshot: Snapshot, view: CatalogView) -> tuple[SchedulingProblem, frozenset[PodKey]]:
         """Build the problem of all pods to plan for; return it with the keys of those that are planned ahead."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
-        placed = self._planned_before(staged)
+        to_come = {pod.key: pod for pod in pods_to_come(staged)} if self._plans_ahead_of_owners() else {}
+        placed = self._planned_before(staged, to_come)
         pods = untried(staged).without(placed.values()) if self._plans_ahead() else NONE_UNTRIED
-        to_come = pods_to_come(staged) if self._plans_ahead() and self._settings.current.plan_ahead_owners else ()
-        staged = with_bound(staged, placed)
-        ahead = (*pods.ahead, *to_come)
+        come_later = {key: to_come.pop(key) for key in chain.from_iterable(placed.values()) if key in to_come}
+        staged = with_bound(replace(staged, pods=FrozenMap({**staged.pods, **come_later})), placed)
+        ahead = (*pods.ahead, *to_come.values())
         if pods.others or (ahead and pods.apart):
             room, _ = self._solve(room_problem(staged, (*pods.others, *pods.apart)), view, budget_seconds=0.0)
             staged = with_bound(staged, {placement.node: placement.pods for placement in room.existing})
@@ -351,16 +387,17 @@ class ProvisioningReconciler:
             return build(staged, view.types, skipped=skipped), frozenset()
         wanted_now = [*waiting(staged), *ahead]
         if to_come:
-            staged = replace(staged, pods=FrozenMap({**staged.pods, **{pod.key: pod for pod in to_come}}))
+            staged = replace(staged, pods=FrozenMap({**staged.pods, **to_come}))
         return build(staged, view.types, pods=wanted_now, skipped=skipped), frozenset(pod.key for pod in ahead)
 
-    def _planned_before(self, snapshot: Snapshot) -> dict[str, list[PodKey]]:
+    def _planned_before(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
         """Return the pods whose nodes are on their way, by node, as the last plan has them."""
         coming = {uid: each for uid, each in self._expected.items() if uid in self._on_the_way}
         here = expected_on((node.node for node in snapshot.nodes.values()), coming)
         placed: defaultdict[str, list[PodKey]] = defaultdict(list)
-        for _, pod, node in pending(here, snapshot.pods):
-            placed[node].append(pod.key)
+        for pods in (snapshot.pods, to_come):
+            for _, pod, node in pending(here, pods):
+                placed[node].append(pod.key)
         return placed
 
     def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
@@ -401,7 +438,8 @@ class ProvisioningReconciler:
         self._under_way.settle()  # without threads, all have ended
 
     def _expect(self, snapshot: Snapshot, node: str, pods: Sequence[PodKey]) -> None:
-        self._expected.update((pod.uid, ExpectedPod(pod.key, node)) for pod in _known(snapshot, pods))
+        known = (snapshot.pods[key] for key in pods if key in snapshot.pods and not is_unit(key))
+        self._expected.update((pod.uid, ExpectedPod(pod.key, node)) for pod in known)
 
     def _launched(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, outcome: LaunchOutcome) -> None:
         planned, provisioner = launch.planned, launch.request.provisioner

@@ -26,7 +26,7 @@ from tests.reconcilers.conftest import detached_context
 
 BURSTS = int(os.environ.get("BURSTS", "50"))
 CREATED_A_STEP, TRIED_A_STEP, STEP_SECONDS = 12, 5, 0.2
-IDLE_SECONDS, SHORT_SECONDS = 1.0, 2.0
+IDLE_SECONDS = 1.0
 WEB = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
 TRIED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
@@ -60,7 +60,7 @@ class Bursts:
         self.created_a_step = 4 if owners else CREATED_A_STEP
         if owners:
             now = context.settings.current
-            context.settings.current = replace(now, batch_max_duration_seconds=SHORT_SECONDS, plan_ahead_owners=True)
+            context.settings.current = replace(now, plan_ahead_owners=True)
         self.informers, self.loop = context.informers, ProvisioningReconciler(context)
         self.empty = self.launched = 0
         for resource in CLUSTER_STATE:
@@ -128,7 +128,9 @@ def test_of_twenty_nodes_at_most_one_is_empty_when_bursts_end_within_their_windo
     draw, bursts = random.Random(11), Bursts(owners)
     for number in range(BURSTS // 3 if owners else BURSTS):
         size = draw.randint(1, 80 if owners else 40)
-        window = min(SHORT_SECONDS if owners else 10.0, size / bursts.created_a_step * STEP_SECONDS + IDLE_SECONDS)
+        created = size / bursts.created_a_step * STEP_SECONDS
+        # The window does not wait for pods to come: all are known with the first mark.
+        window = IDLE_SECONDS if owners else min(10.0, created + IDLE_SECONDS)
         bursts.play(number, size, draw.randint(0, size), draw.uniform(0.0, window))
     assert bursts.launched > BURSTS / 2
     assert bursts.empty <= bursts.launched / 20, f"{bursts.empty} of {bursts.launched}"
@@ -202,6 +204,24 @@ def test_a_new_plan_leaves_pods_whose_node_is_on_its_way_where_they_are() -> Non
         bursts.pass_for(4.0)
     plans = [each["pods"] for each in logs if each["event"] == "Computed plan"]
     assert plans == [["default/pod-0", "default/pod-1", "default/pod-2"], ["default/later"]]
+
+
+def test_the_window_does_not_wait_for_pods_to_come_and_those_that_come_open_none() -> None:
+    """A ReplicaSet makes forty pods in eight seconds, and the first is marked at once: a second later all are planned
+    for, and each that comes is expected on its node."""
+    bursts = Bursts(owners=True)
+    pods = [factories.pod_object(name=f"pod-{number}", status={"conditions": []}) for number in range(40)]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [WEB]
+    pods[0]["status"] = TRIED
+    bursts.scale(40)
+    for there in range(1, 41):
+        bursts.show("Pod", pods[:there])
+        bursts.pass_for(STEP_SECONDS)
+        assert bool(bursts.cloud.requests) == (there * STEP_SECONDS > IDLE_SECONDS)
+    assert sum(request.requests["cpu"] for request in bursts.cloud.requests) == 40_000
+    bursts.pass_for(2 * IDLE_SECONDS)
+    assert bursts.plans == 1
 
 
 @pytest.mark.parametrize("owners", [True, False])

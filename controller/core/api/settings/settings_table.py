@@ -117,7 +117,7 @@ _ROWS: Final = (
     Setting("surgeSingleReplicas", readers.boolean, "false",
             doc="Before the controller removes a node of its own accord, the only pod of a Deployment on it starts "
                 "elsewhere, by a rollout. Needs the right to patch Deployments, which the stack gives along with the "
-                "setting."),
+                "the setting."),
     Setting("podDeletionCost", readers.boolean, "true", live=True,
             doc="Tell ReplicaSets which pods to delete first when they are scaled in: those on the nodes that "
                 "consolidation would empty (annotation controller.kubernetes.io/pod-deletion-cost, never where "
@@ -165,8 +165,9 @@ _ROWS: Final = (
                 "so that a burst is one plan. `none`: only marked pods are planned for, as in Karpenter v0.27."),
     Setting("planAheadOwners", readers.boolean, "false",
             doc="Plan too for the pods that a ReplicaSet, Job or StatefulSet (of policy `Parallel`) has not made yet, "
-                "once kube-scheduler has marked one of its pods; not for what a ResourceQuota refuses. Needs the right "
-                "to watch these four kinds, which the stack gives along with the setting."),
+                "once kube-scheduler has marked one of its pods: the batch window does not wait for them. Not for what "
+                "a ResourceQuota refuses. Needs the right to watch these four kinds, which the stack gives along with "
+                "the setting."),
     Setting("nodeCostPerHour", readers.dollars, "0.02", live=True,
             doc="What a node costs you in $ an hour beside all that AWS charges for it (which is counted from facts): "
                 "agents that are billed by host, image pulls, upkeep. More gives fewer and larger nodes."),
