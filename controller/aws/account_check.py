@@ -48,8 +48,7 @@ class Quota:
 
 
 def family_class(instance_type: str) -> str:
-    """Return `standard`, `g` (VT is counted with it), `p`, or empty for those with a quota of their own (inf, trn, u,
-    ...)."""
+    """Return `standard`, `g` (VT is counted with it), `p`, or empty for families with a quota of their own."""
     category = _LETTERS.match(instance_type)
     letters = category[0] if category else ""
     if letters in ("g", "gr", "vt"):

@@ -167,8 +167,7 @@ class AWSProvider:
         self._market.unavailable.mark(SPOT, instance_type, zone, "a spot instance was interrupted")
 
     def region_catalog(self) -> RegionCatalog:
-        """Return what the region sells at list prices, to plan elsewhere.
-        Raises CloudError before the types were read."""
+        """Return what the region sells at list prices. Raises CloudError before the types were read."""
         return self._market.region_catalog()
 
     def zones_left(self) -> frozenset[str]:

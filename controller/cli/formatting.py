@@ -42,8 +42,7 @@ def tally(counts: Mapping[str, int], separator: str = ", ") -> str:
 
 
 def titled_table(title: str, *columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = ()) -> Table:
-    """Return a table without lines, its title on the left; `right`: columns of numbers;
-    they and `whole` are not folded."""
+    """Return a table without lines, its title on the left; `right`, columns of numbers, and `whole` are not folded."""
     table = Table(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
     )

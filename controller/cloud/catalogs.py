@@ -31,8 +31,7 @@ class CatalogView:
     """`types` compiled for the solver: computed when the first solve asks, and again when `types` change."""
 
     def briefly(self) -> Mapping[str, str]:
-        """Return the problems, short enough for a pod's event: the first of each Provisioner,
-        and where to read the rest."""
+        """Return the first problem of each Provisioner, short enough for a pod's event, and where to read the rest."""
         return {name: _brief(name, problem) for name, problem in self.problems.items()}
 
 

@@ -154,8 +154,7 @@ class Ledger:
         return tuple(matching[max(0, len(matching) - limit) :])
 
     def page(self, query: Mapping[str, str]) -> Page:
-        """Serve /decisions?kind=&method=&subject=&provisioner=&since=&limit= as JSON.
-        Raises ValueError for a bad query."""
+        """Serve /decisions?kind=&method=&subject=&provisioner=&since=&limit=. Raises ValueError for a bad query."""
         if unknown := sorted(set(query) - set(_FILTERS)):
             raise ValueError(f"unknown parameter {', '.join(unknown)}; there are {', '.join(_FILTERS)}")
         if query.get("kind", "") not in ("", *KINDS):

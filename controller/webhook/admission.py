@@ -82,8 +82,7 @@ def default(request: Document, known: Known) -> dict[str, Any]:
 
 
 def validate(request: Document, known: Known) -> dict[str, Any]:
-    """Return the response that refuses an invalid object with every problem, or warns;
-    each has its key path and remedy."""
+    """Return the response that refuses an invalid object with every problem (key path and remedy), or warns."""
     name, obj = _kind(request), mapping(request.get("object"))
     kind = KINDS.get(name)
     if kind is None:

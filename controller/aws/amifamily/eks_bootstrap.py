@@ -46,8 +46,7 @@ def bootstrap_script(bootstrap: Bootstrap, container_runtime: str | None) -> str
 
 
 def shell_user_data(bootstrap: Bootstrap, container_runtime: str | None) -> str:
-    """Return the user's parts, then bootstrap.sh, as one MIME document.
-    Raises NodeTemplateError for bad spec.userData."""
+    """Return the user's parts and bootstrap.sh as one MIME document. Raises NodeTemplateError for bad spec.userData."""
     script = bootstrap_script(bootstrap, container_runtime)
     return merge_mime(bootstrap.custom, [Part(SHELL_SCRIPT, script)], bootstrap.subject)
 

@@ -134,8 +134,7 @@ def first_match(images: Iterable[Image], requirements: Requirements) -> Image | 
 
 
 def image_filters(selector: Mapping[str, str]) -> tuple[list[FilterTypeDef], list[str]]:
-    """Return the EC2 filters and owners of an amiSelector. Owners are self and amazon unless ids or owners are
-    given."""
+    """Return the EC2 filters and owners of an amiSelector; owners are self and amazon unless it names ids or owners."""
     filters: list[FilterTypeDef] = []
     owners: list[str] = []
     with_ids = False
@@ -167,8 +166,7 @@ def parse_image(image: Mapping[str, Any]) -> Image:
 
 
 def newest_only(images: Iterable[Image]) -> tuple[Image, ...]:
-    """Return the newest image for each set of requirements, newest first (undated last;
-    ties by name and id, descending)."""
+    """Return the newest image for each set of requirements, newest first (undated last; ties by name and id)."""
     newest: dict[Requirements, Image] = {}
     for image in sorted(images, key=lambda i: (i.created, i.name, i.id), reverse=True):
         newest.setdefault(image.requirements, image)

@@ -115,8 +115,7 @@ def memory_bytes(info: TypeInfo, vm_memory_overhead: float) -> int:
 
 
 def storage_capacity(info: TypeInfo, rules: CapacityRules) -> int:
-    """Return the bytes of the data device: the instance store where that is in use and the type has one,
-    else the volume."""
+    """Return the bytes of the data device: the instance store where in use and the type has one, else the volume."""
     if rules.instance_store and info.local_nvme_gb:
         return info.local_nvme_gb * GB
     return rules.storage_bytes
@@ -166,8 +165,7 @@ def kube_reserved(info: TypeInfo, rules: CapacityRules) -> Resources:
 
 
 def reserved_millicores(vcpus: int) -> int:
-    """Return 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest,
-    each in whole millicores."""
+    """Return 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, each rounded down."""
     left = vcpus * 1000
     reserved = 0
     for width, share in CPU_LADDER:

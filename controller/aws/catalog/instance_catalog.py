@@ -223,8 +223,7 @@ def offerings(info: TypeInfo, sold_in: frozenset[str], market: Market) -> tuple[
 
 
 def requirements(labels: Mapping[str, str]) -> Requirements:
-    """Return the requirements for the labels that nodes of a type have,
-    and for the absence of well-known ones that they lack."""
+    """Return the requirements for a type's labels, and for the absence of well-known ones that it lacks."""
     return Requirements(_requirement(key, labels.get(key)) for key in sorted(DERIVED))
 
 

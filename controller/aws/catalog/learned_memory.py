@@ -104,8 +104,7 @@ class LearnedMemory:
         )
 
     def may_teach(self, node: Node) -> bool:
-        """Return whether an initialized node may report something new.
-        Its labels decide only whether EC2 is asked about it."""
+        """Return whether EC2 is worth asking about an initialized node, since it may report something new."""
         memory = node.capacity.get("memory", 0)
         if self._implausible.get(node.name) == memory:
             return False

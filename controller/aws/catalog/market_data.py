@@ -110,8 +110,7 @@ class MarketData:
             ) from error
 
     def type_labels(self, instance_type: str, tags: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the labels of a node of this type, none while it is not known;
-        its instance's `tags` have the pod density."""
+        """Return a node's labels, none while its type is not known; its instance's `tags` have the pod density."""
         info = self._types.get(instance_type)
         if info is None:
             return {}
@@ -134,8 +133,7 @@ class MarketData:
         return running.total()
 
     def price_book(self) -> Mapping[str, Any]:
-        """Return the list prices as a document that `offline_catalog.read_catalog` reads;
-        empty before the first read."""
+        """Return the list prices as `offline_catalog.read_catalog` reads them; empty before the first read."""
         return self.region_catalog().price_book() if self.known else {}
 
     def region_catalog(self) -> RegionCatalog:

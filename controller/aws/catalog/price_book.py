@@ -56,8 +56,7 @@ class Prices:
     """Whether the Pricing API has answered; until then the on-demand prices are those shipped with the controller."""
 
     def of(self, capacity_type: str, instance_type: str, zone: str) -> float | None:
-        """Return what the user pays for an offering; None when its list price is not known,
-        even if a rule sets a price."""
+        """Return what the user pays for an offering; None without a list price, even if a rule sets a price."""
         return self.offer(capacity_type, instance_type, zone)[0]
 
     def offer(self, capacity_type: str, instance_type: str, zone: str) -> tuple[float | None, Commitment | None]:

@@ -103,8 +103,7 @@ def shipped_type_names() -> frozenset[str]:
 
 @cache
 def branch_interfaces() -> FrozenMap[str, int]:
-    """Return the branch network interfaces (for security groups for pods) by instance type;
-    types without trunking are absent."""
+    """Return the branch interfaces (for security groups for pods) by instance type, of types with trunking alone."""
     interfaces: dict[str, int] = _read(BRANCH_INTERFACES_FILE)["branchInterfaces"]
     return FrozenMap(interfaces)
 

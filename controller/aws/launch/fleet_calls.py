@@ -104,8 +104,7 @@ class FleetCalls:
         self._subnets.release(fleet.reservation, used)
 
     def send(self, request: LaunchRequest, fleet: PreparedFleet, attempt: int) -> FleetAnswer:
-        """Call CreateFleet, in one call with others that ask for the same,
-        unless the launch is on record by its token."""
+        """Call CreateFleet, merged with equal requests unless the launch is on record by its token."""
         ask = Ask(request.token, client_token(request.token, attempt))
         launch = self._merger.launch_alone if request.on_record else self._merger.launch
         return launch(fleet.request, ask)

@@ -85,8 +85,7 @@ class FleetMerger:
         return batcher.call(ask) if lost is None else self._again(lost, ask)
 
     def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        """Launch as `launch` does, in a separate call, so that the instance has the launch token as a tag.
-        Raises CloudErrors."""
+        """Launch in a call of its own, so that the instance has the launch token as a tag. Raises CloudErrors."""
         self._admit()
         return self._alone(request, ask)
 

@@ -83,8 +83,7 @@ class InstanceLauncher:
             return self._launched_before(request.token) or self._launch(request, cluster)
 
     def _launched_before(self, token: str) -> CloudInstance | None:
-        """Return the instance that this process or another launched for the token;
-        None without one, or if it terminates."""
+        """Return the instance launched for the token by any process; None without one, or if it terminates."""
         with self._lock:
             instance_id = self._launched.get(token)
         if instance_id is None:

@@ -97,8 +97,7 @@ class Instances:
         return frozenset(by_id[item.id] for item in self.shown(by_id.values()))
 
     def shown(self, provider_ids: Iterable[str]) -> tuple[CloudInstance, ...]:
-        """Return the instances that EC2 shows by their bare ids, in whatever state, with whatever tags.
-        Raises CloudErrors."""
+        """Return the instances that EC2 shows by their bare ids, in any state, with any tags. Raises CloudErrors."""
         ids = sorted({instance_id(each) for each in provider_ids if _PROVIDER_ID.match(each)})
         parts = (ids[start : start + FILTER_VALUES] for start in range(0, len(ids), FILTER_VALUES))
         return tuple(item for part in parts for item in self._describe([{"Name": "instance-id", "Values": part}]))

@@ -82,8 +82,7 @@ class LaunchTemplates:
         self._used_at: dict[str, float] = {}
 
     def ensure(self, parameters: LaunchParameters) -> str:
-        """Return the name of the launch template with these parameters, created if it does not exist.
-        Raises CloudErrors."""
+        """Return the name of the launch template with these parameters, created if need be. Raises CloudErrors."""
         name = parameters.name
         self._used_at[name] = self._clock.monotonic()
         return self._known.get(name, lambda: self._find_or_create(name, parameters))

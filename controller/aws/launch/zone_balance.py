@@ -30,8 +30,7 @@ class ZoneBalance:
         self._since: Counter[tuple[str, str]] = Counter()
 
     def fewest(self, provisioner: str, offerings: Sequence[PricedOffering]) -> list[PricedOffering]:
-        """Return the offerings of the zone with the Provisioner's fewest instances; of equals, the first.
-        Raises CloudErrors."""
+        """Return the offerings of the zone with its fewest instances, the first of equals. Raises CloudErrors."""
         counted = self._read.get("zones", self._count)
         zones = dict.fromkeys(offering.zone for offering in offerings)
         with self._lock:

@@ -74,7 +74,6 @@ class SecurityGroups:
 
 
 def surplus_tagged(groups: Mapping[str, Mapping[str, str]], tag: str) -> tuple[str, ...]:
-    """Return all but one of the groups (tags by id) that carry the tag:
-    EKS's own cluster group stays, else the first id."""
+    """Return all but one of the groups (tags by id) with the tag: EKS's own cluster group stays, else the first id."""
     tagged = sorted((EKS_GROUP_TAG not in tags, group_id) for group_id, tags in groups.items() if tag in tags)
     return tuple(group_id for _, group_id in tagged[1:])

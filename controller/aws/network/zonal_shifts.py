@@ -35,8 +35,7 @@ class ZonalShifts:
         self._problem = ""
 
     def zones(self) -> frozenset[str]:
-        """Return the ids (`use1-az1`) of the zones that are being left now;
-        a shift ends when it expires, before the next read."""
+        """Return the ids (`use1-az1`) of the zones that are being left now, without shifts that have expired."""
         now = self._clock.now()
         return frozenset(zone for zone, until in self._until.items() if until > now)
 

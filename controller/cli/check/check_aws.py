@@ -57,8 +57,7 @@ class AwsCheck:
         )
 
     def identity(self) -> Finding:
-        """Return the identity whose permissions are checked, and whether its region is the cluster's.
-        Raises CloudError."""
+        """Return whose permissions are checked, and whether the region is the cluster's. Raises CloudError."""
         region, elsewhere = self.clients.region, regions(self.snapshot) - {self.clients.region}
         who = caller(region)
         if elsewhere:

@@ -136,8 +136,7 @@ class ClusterCheck:
         return (*provisioner_warnings(provisioner, self.instance_types), *overlap(provisioner, later))
 
     def _conditions(self) -> Iterator[Finding]:
-        """Check the conditions that the controller writes on objects that are valid by themselves:
-        AWS has no such subnet, for instance."""
+        """Check the conditions of objects that are valid by themselves: AWS has no such subnet, for instance."""
         for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
             for each in self._listed(resource):
                 name = text(mapping(each.get("metadata")).get("name"))

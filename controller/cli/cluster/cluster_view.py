@@ -77,8 +77,7 @@ class ClusterView:
         return solve(problem, options or self.options, self.index(problem.snapshot))
 
     def index(self, snapshot: Snapshot) -> SnapshotIndex:
-        """Return an index of this cluster's snapshot, or of a change of it;
-        the catalog is compiled once for all of them."""
+        """Return an index of this cluster's snapshot, or of a change of it, with the one compiled catalog."""
         return SnapshotIndex(snapshot, self.view.tables)
 
 

@@ -102,8 +102,7 @@ def _loans(judged: ServiceZones) -> Iterator[str]:
 
 
 def _hints(slices: SliceEndpoints | None, service: Service) -> Iterator[str]:
-    """Yield what the EndpointSlices say now; kube-controller-manager keeps hints while no zone is short of its
-    minimum."""
+    """Yield what the EndpointSlices say now; hints stay while no zone is short of its minimum."""
     if slices is None or not service.asks_for_zones:
         return
     for (own, zone), number in slices.hinted.items():

@@ -97,8 +97,7 @@ def unpriced_source(region: str, settings: Settings, error: CloudError) -> Sourc
 
 
 def dumped_prices(book: RegionCatalog | None, region: str) -> Mapping[str, Any]:
-    """Return the prices that a cluster of `region` is planned with here, for a dump:
-    its price book's, else the release's."""
+    """Return a dump's prices: those of the cluster's price book, else the release's for its region."""
     if book is not None and book.region == (region or book.region):
         return book.price_book()
     try:

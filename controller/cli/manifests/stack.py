@@ -65,8 +65,7 @@ class PlacedStack:
         return [self._role(each) for each in self._roles()]
 
     def role_files(self) -> dict[str, Any]:
-        """Return the documents by file: each role's folder has its trust policy,
-        its policies and the list of managed ones."""
+        """Return the documents by file: a folder a role, with its trust policy, its policies and the managed ones."""
         by_file: dict[str, Any] = {}
         for each in self._roles():
             by_file[f"{each.name}/trust-policy.json"] = each.trust_policy(self.place.account, self.issuer)
@@ -162,8 +161,7 @@ def _check(facts: Facts, region: str, version: str, image: str, report: Report, 
 
 
 def _decrypted(value: Any, path: str, report: Report) -> Any:
-    """Return the value; what is encrypted in it is a problem, and gets a stand-in,
-    so that the rest is judged as well."""
+    """Return the value, with a stand-in for what is encrypted, which is a problem, so that the rest is judged too."""
     if isinstance(value, Mapping):
         if set(value) == {SECRET}:
             report.add(path, "is encrypted, and only Pulumi has the key", "give a copy of the file without it")
