@@ -5,27 +5,19 @@ Karpenter v0.27 silently ignored settings that the user data of an AMI family ca
 
 from __future__ import annotations
 
-from controller.aws.amifamily.family import KUBELET_MEMBERS, AMIFamily
+from controller.aws.amifamily.family import AMIFamily
 from controller.core.api.frozen import EMPTY
 from controller.core.api.nodetemplate import AWSNodeTemplate
-from controller.core.api.provisioner import KubeletConfiguration, Provisioner
+from controller.core.api.provisioner import KUBELET_MEMBERS, KubeletConfiguration, Provisioner
 from controller.settings import Settings
-
-_MEMBERS = {
-    **KUBELET_MEMBERS,
-    "clusterDNS": "cluster_dns",
-    "containerRuntime": "container_runtime",
-    "maxPods": "max_pods",
-}
-"""Member of kubeletConfiguration → attribute."""
 
 
 def ignored_fields(kubelet: KubeletConfiguration, family: AMIFamily) -> tuple[str, ...]:
     """Return the members that are set and do not reach nodes of the family, sorted."""
     ignored = family.ignored_kubelet_fields
     if ignored == ("*",):
-        ignored = tuple(_MEMBERS)
-    return tuple(sorted(name for name in ignored if getattr(kubelet, _MEMBERS[name]) not in (None, (), EMPTY)))
+        ignored = tuple(KUBELET_MEMBERS)
+    return tuple(sorted(name for name in ignored if getattr(kubelet, KUBELET_MEMBERS[name]) not in (None, (), EMPTY)))
 
 
 def advice(

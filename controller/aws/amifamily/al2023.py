@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from controller.aws.amifamily.family import KUBELET_MEMBERS, AMIFamily, Bootstrap, ImageAlias, default_device, needs
+from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
 from controller.aws.amifamily.user_data import Part, merge_mime
-from controller.core.api.provisioner import KubeletConfiguration
+from controller.core.api.provisioner import KUBELET_MEMBERS
 from controller.errors import NodeTemplateError
 
 NODE_CONFIG = "application/node.eks.aws"
@@ -74,20 +74,15 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
     """Return the members of kubelet.config.k8s.io/v1beta1 KubeletConfiguration; unset ones are left to the image."""
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in bootstrap.taints]
     members: dict[str, Any] = {
-        "clusterDNS": list(bootstrap.dns_ips) or None,
+        "clusterDNS": list(bootstrap.dns_ips),
         "maxPods": bootstrap.max_pods,
-        "registerWithTaints": taints or None,
-        **_from_provisioner(bootstrap.kubelet),
+        "registerWithTaints": taints,
     }
-    return {name: value for name, value in members.items() if value is not None}
-
-
-def _from_provisioner(kubelet: KubeletConfiguration) -> dict[str, Any]:
-    members = {name: getattr(kubelet, attribute) for name, attribute in KUBELET_MEMBERS.items()}
-    return {
-        name: (dict(sorted(value.items())) or None) if isinstance(value, Mapping) else value
-        for name, value in members.items()
-    }
+    for name, attribute in KUBELET_MEMBERS.items():
+        value = getattr(bootstrap.kubelet, attribute)
+        if name not in ("clusterDNS", "maxPods", "containerRuntime"):
+            members[name] = dict(sorted(value.items())) if isinstance(value, Mapping) else value
+    return {name: value for name, value in members.items() if value not in (None, [], {})}
 
 
 AL2023 = AMIFamily(

@@ -94,10 +94,6 @@ BOTTLEROCKET = AMIFamily(
     supports_pods_per_core=False,
     supports_eviction_soft=False,
     ignored_kubelet_fields=(
-        "containerRuntime",
-        "evictionMaxPodGracePeriod",
-        "evictionSoft",
-        "evictionSoftGracePeriod",
-        "podsPerCore",
+        *("containerRuntime", "evictionMaxPodGracePeriod", "evictionSoft", "evictionSoftGracePeriod", "podsPerCore"),
     ),
 )

@@ -22,20 +22,6 @@ _WORD = re.compile(r"[A-Za-z0-9_./%+-]*")
 _TEXT = re.compile(r"[A-Za-z0-9_./%+:=@\[\]-]*")
 """Names, URLs, addresses, base64."""
 
-KUBELET_MEMBERS = {
-    "podsPerCore": "pods_per_core",
-    "systemReserved": "system_reserved",
-    "kubeReserved": "kube_reserved",
-    "evictionHard": "eviction_hard",
-    "evictionSoft": "eviction_soft",
-    "evictionSoftGracePeriod": "eviction_soft_grace_period",
-    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
-    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
-    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
-    "cpuCFSQuota": "cpu_cfs_quota",
-}
-"""Members of kubeletConfiguration that the kubelet's own configuration has too → attribute."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:

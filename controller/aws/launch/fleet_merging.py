@@ -86,15 +86,11 @@ class FleetMerger:
 
     def launch_alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
         """Launch in a call of its own, so that the instance has the launch token as a tag. Raises CloudErrors."""
-        self._admit()
-        return self._alone(request, ask)
-
-    def _alone(self, request: FleetRequest, ask: Ask) -> FleetAnswer:
-        return self._create(request, ask.launch_token, ask.client_token, 1)
+        return self._admitted(request, ask.launch_token, ask.client_token, 1)
 
     def _call(self, request: FleetRequest, asks: list[Ask]) -> dict[Ask, FleetAnswer | CloudError]:
         if len(asks) == 1:
-            return {asks[0]: self._alone(request, asks[0])}
+            return {asks[0]: self._create(request, asks[0].launch_token, asks[0].client_token, 1)}
         ordered = tuple(sorted(asks))
         members = "\n".join([self._process, str(hash(request)), *(ask.client_token for ask in ordered)])
         call = _Call(request, hashlib.sha256(members.encode()).hexdigest(), ordered)

@@ -35,24 +35,12 @@ from controller.core.zones.balance import INTERVAL_ANNOTATION, PREMIUM_ANNOTATIO
 from controller.core.zones.services import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 
 ANNOTATIONS: Final = kept(
-    V1ALPHA5.keys.do_not_evict,
-    V1ALPHA5.keys.do_not_consolidate,
-    "controller.kubernetes.io/pod-deletion-cost",
-    V1ALPHA5.keys.disruption_budgets,
-    "karpenter.sh/consolidation-threshold",
-    PRICE_LIMIT_ANNOTATION,
-    BASE_ANNOTATION,
-    PERCENTAGE_ANNOTATION,
-    HEADROOM_ANNOTATION,
-    SHARE_ANNOTATION,
-    PREMIUM_ANNOTATION,
-    SCOPE_ANNOTATION,
-    INTERVAL_ANNOTATION,
-    TOPOLOGY_MODE,
-    TOPOLOGY_AWARE_HINTS,
-    "storageclass.kubernetes.io/is-default-class",
+    V1ALPHA5.keys.do_not_evict, V1ALPHA5.keys.do_not_consolidate, "controller.kubernetes.io/pod-deletion-cost",
+    V1ALPHA5.keys.disruption_budgets, "karpenter.sh/consolidation-threshold", PRICE_LIMIT_ANNOTATION, BASE_ANNOTATION,
+    PERCENTAGE_ANNOTATION, HEADROOM_ANNOTATION, SHARE_ANNOTATION, PREMIUM_ANNOTATION, SCOPE_ANNOTATION,
+    INTERVAL_ANNOTATION, TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS, "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
-)
+)  # fmt: skip
 """Annotations that decisions depend on and whose values identify nobody."""
 NAMING_ANNOTATIONS: Final = dict.fromkeys(
     ("volume.beta.kubernetes.io/storage-class", "volume.kubernetes.io/selected-node", OPENS_WITH), alias

@@ -23,27 +23,12 @@ from controller.kube.client import KubeClient
 from controller.settings import CONFIG_MAP, Settings
 
 SETTINGS = (
-    "featureGates.driftEnabled",
-    "disruptionBudgets",
-    "weightPremium",
-    "preferencePremium",
-    "launchLimits",
-    "initializationDeadline",
-    "aws.enablePodENI",
-    "aws.enableENILimitedPodDensity",
-    "aws.enablePrefixDelegation",
-    "aws.reservedENIs",
-    "aws.instanceStorePolicy",
-    "aws.vmMemoryOverheadPercent",
-    "aws.alternativePriceTolerance",
-    "aws.spotOfferings",
-    "aws.spotPoolShare",
-    "aws.spotInterruptionCost",
-    "nodeCostPerHour",
-    "assumedCpuUse",
-    "zoneMaxShare",
-    "zonePremium",
-)
+    "featureGates.driftEnabled", "disruptionBudgets", "weightPremium", "preferencePremium", "launchLimits",
+    "initializationDeadline", "aws.enablePodENI", "aws.enableENILimitedPodDensity", "aws.enablePrefixDelegation",
+    "aws.reservedENIs", "aws.instanceStorePolicy", "aws.vmMemoryOverheadPercent", "aws.alternativePriceTolerance",
+    "aws.spotOfferings", "aws.spotPoolShare", "aws.spotInterruptionCost", "nodeCostPerHour", "assumedCpuUse",
+    "zoneMaxShare", "zonePremium",
+)  # fmt: skip
 """Settings that a plan depends on; discounts are left out, as they are confidential."""
 
 

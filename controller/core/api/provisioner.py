@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import EMPTY, FrozenMap
@@ -29,6 +31,24 @@ class KubeletConfiguration:
     image_gc_high_threshold_percent: int | None = None
     image_gc_low_threshold_percent: int | None = None
     cpu_cfs_quota: bool | None = None
+
+
+KUBELET_MEMBERS: Final[Mapping[str, str]] = {
+    "clusterDNS": "cluster_dns",
+    "containerRuntime": "container_runtime",
+    "maxPods": "max_pods",
+    "podsPerCore": "pods_per_core",
+    "systemReserved": "system_reserved",
+    "kubeReserved": "kube_reserved",
+    "evictionHard": "eviction_hard",
+    "evictionSoft": "eviction_soft",
+    "evictionSoftGracePeriod": "eviction_soft_grace_period",
+    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
+    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
+    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
+    "cpuCFSQuota": "cpu_cfs_quota",
+}
+"""Members of spec.kubeletConfiguration → attributes of KubeletConfiguration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,6 @@ from controller.core.api.provisioner import KubeletConfiguration
 from controller.core.api.settings.readers import decimal
 from controller.core.api.strict import MAX_INT32, Fields, Report, amount_nanos, did_you_mean, step
 
-KUBELET_FIELDS: Final = (
-    "clusterDNS", "containerRuntime", "maxPods", "podsPerCore", "systemReserved", "kubeReserved", "evictionHard",
-    "evictionSoft", "evictionSoftGracePeriod", "evictionMaxPodGracePeriod", "imageGCHighThresholdPercent",
-    "imageGCLowThresholdPercent", "cpuCFSQuota",
-)  # fmt: skip
 EVICTION_SIGNALS: Final = frozenset({
     "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
     "pid.available",

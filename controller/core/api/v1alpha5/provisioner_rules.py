@@ -16,11 +16,11 @@ from controller.core.api.node import Taint
 from controller.core.api.nodetemplate import AWSNodeTemplate
 from controller.core.api.parse import readable_resources
 from controller.core.api.pod import Resources, SelectorRequirement
-from controller.core.api.provisioner import Provisioner
+from controller.core.api.provisioner import KUBELET_MEMBERS, Provisioner
 from controller.core.api.quantity import resources
 from controller.core.api.strict import Fields, Report, did_you_mean
 from controller.core.api.v1alpha5.disruption_rules import read_disruption
-from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS, read_kubelet
+from controller.core.api.v1alpha5.kubelet_rules import read_kubelet
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
 from controller.core.api.v1alpha5.nodetemplate_rules import INLINE_FIELDS, read_template
 from controller.core.api.v1alpha5.provisioner_defaults import default_provisioner
@@ -54,7 +54,7 @@ def read_provisioner(report: Report, obj: Document) -> Provisioner:
         taints=_taints(spec, "taints", seen),
         startup_taints=_taints(spec, "startupTaints", seen),
         requirements=_requirements(spec),
-        kubelet=read_kubelet(spec.child("kubeletConfiguration", KUBELET_FIELDS)),
+        kubelet=read_kubelet(spec.child("kubeletConfiguration", KUBELET_MEMBERS)),
         inline_template=inline_template,
         provider_ref=provider_ref,
         disruption=read_disruption(spec, meta.annotations),

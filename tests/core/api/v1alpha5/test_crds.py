@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from controller.core.api.front_end import ApiKind
+from controller.core.api.provisioner import KUBELET_MEMBERS
 from controller.core.api.v1alpha5 import V1ALPHA5, nodetemplate_rules, provisioner_rules
-from controller.core.api.v1alpha5.kubelet_rules import KUBELET_FIELDS
 from tests.core.api.v1alpha5.test_nodetemplate_rules import ACCEPTED as TEMPLATES
 from tests.core.api.v1alpha5.test_provisioner_rules import ACCEPTED as PROVISIONERS
 from tests.core.api.v1alpha5.test_provisioner_rules import GUIDES
@@ -76,7 +76,7 @@ def test_the_front_end_names_the_kinds_as_the_crds_do(file: str, kind: ApiKind[A
 def test_provisioner_fields_are_those_that_are_read() -> None:
     properties = spec_properties(FILES[0])
     assert set(properties) == set(provisioner_rules.SPEC_FIELDS)
-    assert set(properties["kubeletConfiguration"]["properties"]) == set(KUBELET_FIELDS)
+    assert set(properties["kubeletConfiguration"]["properties"]) == set(KUBELET_MEMBERS)
     shown = {"nodes", "limitUse", "pricePerHour"}
     karpenters = {"resources", "lastScaleTime", "conditions"}
     assert set(schema(FILES[0])["properties"]["status"]["properties"]) == karpenters | shown
