@@ -41,5 +41,5 @@ def test_a_pod_that_is_expected_already_takes_no_place_and_pods_of_others_none_o
 
 def test_places_that_the_owner_does_not_want_any_more_are_given_up() -> None:
     """Scaled down before they came."""
-    assert with_arrivals(to_come(["a", "b"]), [], {"web": range(0, 1)}).keys() == {"web-0"}
+    assert with_arrivals(to_come(["a", "b"]), [], {"web": range(1)}).keys() == {"web-0"}
     assert with_arrivals(to_come(["a", "b"]), [], {}) == {}
