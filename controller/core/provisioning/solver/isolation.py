@@ -7,7 +7,7 @@ their reason, and the rest is solved without them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from controller.core.api.pod import Pod
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem, UnplacedPod
@@ -26,9 +26,8 @@ def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPl
     try:
         return solve(problem), None
     except Exception as error:
-        search = _Search(problem, solve)
-        bad = search.bad(tuple(problem.pending))
-        if not bad or search.spent >= MOST_TRIES:
+        bad, spent = _bisected(problem, solve)
+        if not bad or spent >= MOST_TRIES:
             raise
         names = {pod.key for pod in bad}
         rest = solve(replace(problem, pending=tuple(pod for pod in problem.pending if pod.key not in names)))
@@ -39,27 +38,18 @@ def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPl
         return replace(rest, unplaced=tuple(sorted((*rest.unplaced, *left), key=lambda each: each.pod))), error
 
 
-@dataclass(slots=True)
-class _Search:
-    """A bisection of the pods. `spent`: solves so far."""
-
-    problem: SchedulingProblem
-    solve: Solve
-    spent: int = 0
-
-    def bad(self, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
-        """Return the pods among these on which the solver raises."""
-        if not pods or self.spent >= MOST_TRIES or self._solves(pods):
-            return ()
-        if len(pods) == 1:
-            return pods
-        middle = len(pods) // 2
-        return (*self.bad(pods[:middle]), *self.bad(pods[middle:]))
-
-    def _solves(self, pods: tuple[Pod, ...]) -> bool:
-        self.spent += 1
+def _bisected(problem: SchedulingProblem, solve: Solve) -> tuple[list[Pod], int]:
+    """Return the pods on which the solver raises, and the solves that it took to find them, MOST_TRIES at most."""
+    bad, spent, parts = list[Pod](), 0, [tuple(problem.pending)]
+    while parts and spent < MOST_TRIES:
+        pods = parts.pop()
+        spent += 1
         try:
-            self.solve(replace(self.problem, pending=pods))
+            solve(replace(problem, pending=pods))
         except Exception:  # noqa: BLE001 - that it fails is the answer
-            return False
-        return True
+            if len(pods) > 1:
+                middle = len(pods) // 2
+                parts += (pods[middle:], pods[:middle])
+            else:
+                bad += pods
+    return bad, spent
