@@ -362,7 +362,7 @@ def zones(folder: Path, day: Path | None, draws: int, into: Path) -> None:
             lived.append(step)
             click.echo(f"{step.name}: {step.share:.0%}, ${step.dollars:.2f}")
     days = [zone_days.drawn("day", lived)] if lived else []
-    over_a_day = f"\n{zone_days.HEAD}{zone_days.report(lived)}" if lived else ""
+    over_a_day = f"\n{zone_days.head(draws)}{zone_days.report(lived)}" if lived else ""
     measured: list[zone_steps.Problem] = []
     for path in sorted(folder.glob("*.json.gz"), key=lambda path: path.stat().st_size):
         measured.append(zone_steps.measure(path))

@@ -179,7 +179,9 @@ def report(rows: Sequence[str], catalog: RegionCatalog) -> str:
 Made by `python -m bench field`. Five shapes of pods on what EC2 sells in three zones of {catalog.region}. Prices:
 {catalog.source} (generated {catalog.generated}); spot is assumed
 at {ASSUMED_SPOT_SHARE:.0%} of on-demand. Bound: the optimum with divisible pods and nodes.
-`first plan`: budget 0; all else at the default budget. Price against time: [field-shapes.svg](field-shapes.svg).
+`first plan`: budget 0; all else at the default budget. Cost has what `aws.spotPoolShare` adds for replicas spread over
+zones and families ([expected price](expected-price.md)); the bound has not. Price against time:
+[field-shapes.svg](field-shapes.svg).
 
 | {" | ".join(HEAD)} |
 |---{"|---:" * (len(HEAD) - 1)}|
