@@ -16,10 +16,10 @@ def head(draws: int) -> str:
     """Return the heading and what the table shows. draws: lives of each step."""
     return f"""## A day
 
-Made by the same command with `--day DAY --draws {draws}`: the [day](life.md) in virtual time, each step with so many draws of
-kube-scheduler's choice among equal nodes. The shares are of the machines' CPU, every few seconds while there are
-{DEFAULT.from_nodes} machines or more; the cost is that of the machines, spot and on demand, over the whole day.
-What is above an aim comes when pods go: a node that goes without a replacement is not held back for balance, and
+Made by the same command with `--day DAY --draws {draws}`: the [day](life.md) in virtual time, each step with so many
+draws of kube-scheduler's choice among equal nodes. The shares are of the machines' CPU, every few seconds while
+there are {DEFAULT.from_nodes} machines or more; the cost is that of the machines, spot and on demand, over the whole
+day. What is above an aim comes when pods go: a node that goes without a replacement is not held back for balance, and
 nobody here asks for [zone moves](../adr/0081-zone-moves.md).
 
 """
