@@ -372,13 +372,15 @@ class Share:
 
 def shares(packer: Packer) -> Iterator[Share]:
     """Yield what was placed of each allocation, as the plan will assign it: in their order."""
-    items = {id(placement.item): placement.item for placement in packer.placements}
-    for item in items.values():
-        left = item.placed
+    placed: dict[int, tuple[Item, int]] = {}
+    for placement in packer.placements:
+        _, count = placed.get(id(placement.item), (placement.item, 0))
+        placed[id(placement.item)] = placement.item, count + sum(placement.counts)
+    for item, left in placed.values():
         for allocation in item.allocations:
-            placed = min(left, allocation.count)
-            left -= placed
-            yield Share(item, allocation, placed)
+            units = min(left, allocation.count)
+            left -= units
+            yield Share(item, allocation, units)
 
 
 def in_domain(share: Share, group: TopologyGroup, domain: str, *, obeys: bool) -> bool:

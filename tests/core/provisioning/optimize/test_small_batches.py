@@ -211,3 +211,19 @@ def test_a_batch_of_which_limits_leave_pods_out_is_proven_for_those_that_are_pla
     assert (len(plan.unplaced), len(plan.new_nodes)) == (2, 3)
     assert plan.proof is not None
     assert plan.proof.optimal
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_bound_is_about_the_pods_that_are_placed_where_refinement_places_others(seed: int) -> None:
+    """Of several Deployments a limit leaves pods out, and refinement fewer or others than the first plan."""
+    chance = random.Random(seed)
+    pods: list[Pod] = []
+    for _ in range(5):
+        requests = {"cpu": chance.choice(("500m", "1", "2")), "memory": chance.choice(("1Gi", "3Gi", "6Gi"))}
+        pods += pending_pods(chance.randint(1, 4), requests=requests)
+    catalog = [instance_type(name=f"m{n}.large", cpu=n, memory=f"{4 * n}Gi", price=0.05 * n) for n in (2, 4, 8)]
+    limited = provisioner(name="default", limits={"cpu": chance.choice(("6", "8", "10"))})
+    plan = solved(problem(pending=pods, provisioners=[limited], catalog=catalog), OPTIONS)
+    assert plan.unplaced
+    assert plan.proof is not None
+    assert plan.proof.least <= plan.proof.cost * (1 + 1e-6)
