@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.small import SIZES, posed
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
+from controller.core.provisioning.optimize.bin_counts import Work
 from controller.core.provisioning.optimize.column_generation import Effort
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
 from controller.core.provisioning.plan import Proof
@@ -45,6 +46,7 @@ PATIENT = Effort(
     priced=4_000,
     patterns=6_000,
     searches=((2_000, 50_000), (20_000, 400_000), (60_000, 2_000_000)),
+    counting=Work(rows=20, columns=5_000, branches=2_000, tries=200, states=2_000),
 )
 COLUMNS = (
     *("pods", "problems", "optimal", "with rules, optimal", "not known"),
@@ -57,9 +59,10 @@ REFERENCE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """One problem: its pods, whether rules tie them, what is proven of its plan, and CPU seconds."""
+    """One problem: its pods, those that limits leave out, whether rules tie them, its plan's proof, and CPU seconds."""
 
     pods: int
+    left: int
     tied: bool
     proof: Proof | None
     seconds: float
@@ -76,19 +79,25 @@ def proven(seed: int, options: SolveOptions) -> Proven:
     plan = solve(problem, options, index)
     ended = time.process_time()
     tied = any(pod.spec.topology_spread or pod.spec.required_pod_anti_affinity for pod in problem.pending)
-    return Proven(len(problem.pending), tied, plan.proof, max(0.0, (ended - compiled) - (compiled - began)))
+    seconds = max(0.0, (ended - compiled) - (compiled - began))
+    return Proven(len(problem.pending), len(plan.unplaced), tied, plan.proof, seconds)
 
 
 def patient(seed: int, options: SolveOptions, known: Proof) -> SmallBatch | None:
     """Search for the optimum of a seed's problem, of whose plan this is known; None: nothing can be said."""
     compiled = compile_problem(posed(seed), options)
     rounds = Solver(compiled).attempt(PackingStyle())
-    return pack_small_batch(rounds, compiled.limits(), known.cost * (1.0 + 1e-9), PATIENT)
+    batch = pack_small_batch(rounds, compiled.limits(), known.cost * (1.0 + 1e-9), PATIENT)
+    if batch is None or batch.more is None:
+        return batch
+    counted = batch.more(known.cost * (1.0 + 1e-9))
+    return replace(counted, least=max(batch.least, counted.least))
 
 
 def reference(figures: Mapping[int, Proven], most: int, options: SolveOptions) -> str:
     """A Markdown table of the first `most` problems whose plans are not proven optimal."""
-    unproven = {seed: one.proof for seed, one in figures.items() if one.proof is not None and not one.proof.optimal}
+    open_ones = {seed: one.proof for seed, one in figures.items() if not one.left}
+    unproven = {seed: proof for seed, proof in open_ones.items() if proof is not None and not proof.optimal}
     found = {}
     for seed in list(unproven)[:most]:
         batch = patient(seed, options, unproven[seed])

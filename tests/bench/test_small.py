@@ -48,9 +48,9 @@ def test_the_table_compares_plans_that_leave_equally_many_pods_out() -> None:
 
 def test_the_table_of_proofs_counts_what_is_optimal_and_says_how_far_the_rest_may_be() -> None:
     figures = {
-        1: Proven(3, tied=True, proof=Proof(1.0, 1.0), seconds=0.01),
-        2: Proven(7, tied=False, proof=Proof(1.1, 1.0), seconds=0.03),
-        3: Proven(30, tied=True, proof=None, seconds=0.05),
+        1: Proven(3, left=0, tied=True, proof=Proof(1.0, 1.0), seconds=0.01),
+        2: Proven(7, left=0, tied=False, proof=Proof(1.1, 1.0), seconds=0.03),
+        3: Proven(30, left=0, tied=True, proof=None, seconds=0.05),
     }
     assert proofs(figures).splitlines()[-1] == "| all | 3 | 1 | 1 of 2 | 1 | 5.00% | 10.0% | 30 | 30 | 50 |"
     measured_now = proven(7, SolveOptions())

@@ -3,7 +3,8 @@
 Whatever a unit of each item type is said to be worth, a packing's bins hold no more worth than each could hold at most,
 so these together must come to the worth of all units. Each such set of worths is a row of an integer program over the
 numbers of bins (Benders' cuts); its optimum is a lower bound, higher than that of column generation by what a fraction
-of a bin does not cost. The first rows come from the duals of column generation. While the optimal numbers of bins do
+of a bin does not cost. The first rows come from the duals of column generation, and from each resource alone: bins that
+let some item types in have room for all that these request. While the optimal numbers of bins do
 not hold all units, even with each bin's patterns divisible, the duals of that program make the next row. Where they do,
 the units are packed into these very bins, by an integer program of units and bins.
 
@@ -37,18 +38,20 @@ MOST_PLACES = 600
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Limits on work. rows: made of numbers of bins that do not hold all units. branches: of the integer program of
-    numbers of bins; tries: of that of units in bins, which finds a packing soon or not at all.
+    """Limits on work. rows: made of numbers of bins that do not hold all units; columns: the same, times bin types, as
+    the program takes longer with more of them. branches: of the integer program of numbers of bins; tries: of that of
+    units in bins, which finds a packing soon or not at all.
 
     states: of the branch and bound that tells what a bin holds. packings: numbers of bins, one dearer than the other,
     that hold all units as far as patterns tell. refills: rounds of column generation for given bins.
     """
 
     rows: int = 8
-    branches: int = 100
-    tries: int = 3
+    columns: int = 500
+    branches: int = 30
+    tries: int = 10
     states: int = 600
-    packings: int = 3
+    packings: int = 2
     refills: int = 8
 
 
@@ -80,19 +83,27 @@ class BinCounts:
         self.held: list[Floats] = []
         """By row, G: the worth that a bin holds at most, less the surplus that its load costs."""
         self.worths: list[Floats] = []
+        self.rooms, self.requested = self._capacity_rows()
         beyond = np.maximum(0.0, bins.capacity[:, bins.column] - bins.free)
         self.surplus: Floats = bins.slope * beyond
         """G, $/hour that the load of a full bin costs."""
+        self.usable: Floats = groups.available
+        """G, how many of each a cheaper packing may have."""
 
-    def solved(self, worths: Sequence[Floats], units: Floats, group: Ints, most: float, least: float) -> Counted:
+    def solved(
+        self, worths: Sequence[Floats], units: Floats, group: Ints, most: float, least: float, proven: float
+    ) -> Counted:
         """The best bound and packing that the limits on work allow.
 
         worths: D each, of column generation's duals. units, group: its patterns (P x D, P). most: $/hour, a packing
-        must cost less. least: $/hour, no packing costs less.
+        must cost less. least: $/hour, no packing costs less; proven: the part of it that the last of the worths proves.
         """
         for worth in worths:
             self._add_row(worth)
         best, floor, rows, packings = Counted(least, most, None), 0.0, 0, 0
+        self._restrict(most - proven)
+        last: tuple[Floats, float] | None = None
+        most_rows = min(self.work.rows, self.work.columns // max(1, int((self.usable > 0).sum())))
         dear = DEAR * np.max([*worths, np.full(len(self.problem.counts), NO_WORTH)], axis=0)
         while True:
             counts, bound = self._counts(floor)
@@ -100,14 +111,17 @@ class BinCounts:
                 best = replace(best, least=min(best.cost, max(best.least, bound)))
             if counts is None or bound >= best.cost * (1.0 - CLOSE):
                 return best
+            if last is not None and np.array_equal(counts, last[0]) and bound <= last[1]:
+                return best
+            last = counts, bound
             dual, units, group, surplus = self._refill(counts, units, group, dear)
             divisible = dual is None or float(self.bins.charge @ counts) + surplus <= bound * (1.0 + CLOSE)
-            if divisible or rows in (self.work.rows, self.work.rows // 2):
+            if divisible or rows in (most_rows, most_rows // 2):
                 best = self._packed(counts, dear, best)
                 if best.cost <= best.least * (1.0 + CLOSE):
                     return best
             if dual is not None and not divisible:
-                if rows == self.work.rows:
+                if rows == most_rows:
                     return best
                 rows += 1
                 self._add_row(dual)
@@ -116,6 +130,34 @@ class BinCounts:
             if packings == self.work.packings:
                 return best
             floor = bound * (1.0 + 10.0 * CLOSE)
+
+    def _restrict(self, gap: float) -> None:
+        """Leave out bin types that cost so much more than what they hold is worth that no cheaper packing has one.
+
+        gap: $/hour between the best packing and the bound that the last row proves.
+        """
+        reduced = self.bins.charge - self.held[-1]
+        new = np.arange(len(reduced)) < self.groups.types
+        self.usable = np.where(new & (reduced > gap), 0.0, self.groups.available)
+
+    def _capacity_rows(self) -> tuple[Floats, Floats]:
+        """Return R rows that say that bins have room for the requests of units: rooms R x G, requested R x D.
+
+        A row for each resource or host rule, and each set of bins that holds all that some item types may go into.
+        """
+        bins, problem = self.bins, self.problem
+        total = problem.counts @ problem.requests
+        scarce = np.flatnonzero((bins.capacity < total).any(axis=0))
+        rooms, requested = [], []
+        for kind in np.unique(bins.allowed, axis=1).T:
+            within = ~(bins.allowed & ~kind[:, None]).any(axis=0)
+            asked = problem.requests[:, scarce] * within[:, None]
+            most = problem.counts @ asked
+            some = np.flatnonzero(most)
+            room = np.where(kind[:, None], np.minimum(bins.capacity[:, scarce], most), 0.0)
+            rooms.append((room[:, some] / most[some]).T)
+            requested.append((asked[:, some] / most[some]).T)
+        return np.concatenate(rooms), np.concatenate(requested)
 
     def _packed(self, counts: Floats, dear: Floats, best: Counted) -> Counted:
         """The better of `best` and a packing into so many bins (G), or into these and one bin more or larger."""
@@ -135,12 +177,15 @@ class BinCounts:
     def _counts(self, floor: float) -> tuple[Floats | None, float]:
         """The cheapest numbers of bins (G) that every row admits and that cost `floor` at least, and the least cost."""
         program, bins, groups = LinearProgram(), self.bins, self.groups
-        used = program.columns(bins.charge, groups.available)
+        used = program.columns(bins.charge, self.usable)
         surplus = program.columns(np.ones(1))
         rows = program.rows(np.zeros(len(self.held)), np.full(len(self.held), INFINITY))
         program.matrix(rows, used, np.array(self.held).T)
         program.entries(rows, np.repeat(surplus, len(rows)), 1.0)
-        worths = np.array(self.worths)
+        roomy = program.rows(np.zeros(len(self.rooms)), np.full(len(self.rooms), INFINITY))
+        program.matrix(roomy, used, self.rooms.T)
+        rows = np.concatenate([rows, roomy])
+        worths = np.concatenate([np.array(self.worths), self.requested])
         for states in self.wholes:
             values = states @ worths.T
             if len(states) > MOST_CHOICES:

@@ -19,6 +19,8 @@ from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 TOLERANCE = 1e-7
 """$/hour within which two costs are the same."""
+BLOCK = 128
+"""Bin types compared with others at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +86,31 @@ def find_bins(problem: BinPackingProblem, most: float, least: Floats | None = No
     )
 
 
-def _undominated(capacity: Floats, allowed: Bools, takes: Floats, price: Floats, least: Floats) -> list[int]:
+def _undominated(capacity: Floats, allowed: Bools, takes: Floats, price: Floats, least: Floats) -> Ints:
     """Return the bin types, given in order of price, that no earlier one replaces:
     as large, as open, no more of any limit.
 
-    price, least: B, $/hour of a full bin, and of one with next to no load.
+    price, least: B, $/hour of a full bin, and of one with next to no load. What replaces a bin type that replaces
+    another replaces that one, too.
     """
-    kept: list[int] = []
-    for number in range(len(capacity)):
-        better = (capacity[kept] >= capacity[number]).all(axis=1) & (takes[kept] <= takes[number]).all(axis=1)
-        better &= price[kept] <= least[number]
-        if not (better & (allowed[kept] >= allowed[number]).all(axis=1)).any():
-            kept.append(number)
+    # B x N: what an earlier bin type must have as much of.
+    asked = np.concatenate([capacity, allowed, -takes], axis=1)
+    asked = asked[:, (asked != asked[:1]).any(axis=0)]
+    kept = np.zeros(0, dtype=np.int64)
+    for first in range(0, len(asked), BLOCK):
+        rows = np.arange(first, min(first + BLOCK, len(asked)))
+        rows = rows[~_replaced(asked, price, least, rows, kept).any(axis=1)]
+        earlier = np.tri(len(rows), k=-1, dtype=np.bool_)
+        kept = np.append(kept, rows[~(_replaced(asked, price, least, rows, rows) & earlier).any(axis=1)])
     return kept
+
+
+def _replaced(asked: Floats, price: Floats, least: Floats, rows: Ints, others: Ints) -> Bools:
+    """Return rows x others: whether the other has all that is asked for and costs no more."""
+    fine: Bools = price[others] <= least[rows, None]
+    for column in asked.T:
+        fine &= column[others] >= column[rows, None]
+    return fine
 
 
 def first_worth(problem: BinPackingProblem, bins: BinGroups, prices: Floats) -> Floats:

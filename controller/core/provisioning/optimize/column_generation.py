@@ -41,8 +41,7 @@ NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
 
-FEW_ITEMS, MANY_ITEMS = Work(), Work(rows=4, states=300)
-"""Limits on work for the numbers of bins: with many item types each row takes long."""
+COUNTING = Work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,7 @@ class Effort:
     items: item types up to which a problem is small; with more, packings are bounded and not searched for. rounds: of
     column generation with branch and bound, for small problems and for others. priced: states of the branch and bound
     that finds patterns. patterns: the most in a search. searches: for each, the states of the branch and bound that
-    lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins, for
-    small problems and for others. counted: item types up to which bins are counted.
+    lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins.
     """
 
     rounds: tuple[int, int] = (10, 6)
@@ -61,8 +59,7 @@ class Effort:
     priced: int = 600
     patterns: int = 1_500
     searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
-    counting: tuple[Work, Work] = (FEW_ITEMS, MANY_ITEMS)
-    counted: int = 24
+    counting: Work = COUNTING
 
 
 USUAL = Effort()
@@ -141,28 +138,31 @@ class ColumnGeneration:
         """The worths of units (D each) of all programs whose bound was taken."""
         self.duals = _Duals(0.0, np.zeros(len(problem.counts)), none)
 
-    def solved(self) -> Searched:
-        """Return the best bound and packing that the limits on work allow."""
+    def searched(self) -> Searched:
+        """Return the best bound and packing that patterns give."""
         self._generate()
         best = Searched(self.duals.least, self.most, None)
-        if not self.duals.worth.any() or len(self.problem.counts) > self.effort.counted:
+        starts = _product(self.wholes) if self.few and self.duals.worth.any() else None
+        if starts is None:
             return best
-        starts = _product(self.wholes) if self.few else None
-        if starts is not None:
-            near = min(self.most, (1.0 + NEAR) * self.duals.least)
-            for states, pairs in self.effort.searches:
-                result = self._searched(starts, best, near, states, pairs)
-                if result.packing is not None and not within_limits(self.problem, result.packing):
-                    best = replace(best, least=max(best.least, result.least))
-                    break
-                best = result
-                if best.optimal:
-                    return best
-                near = best.cost
-        work = self.effort.counting[0 if self.few else 1]
-        counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, work)
+        near = min(self.most, (1.0 + NEAR) * self.duals.least)
+        for states, pairs in self.effort.searches:
+            result = self._searched(starts, best, near, states, pairs)
+            if result.packing is not None and not within_limits(self.problem, result.packing):
+                return replace(best, least=max(best.least, result.least))
+            best = result
+            if best.optimal:
+                return best
+            near = best.cost
+        return best
+
+    def counted(self, best: Searched) -> Searched:
+        """Return the best bound and packing that numbers of bins give, where `best` is what is known."""
+        if not self.duals.worth.any():
+            return best
+        counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, self.effort.counting)
         worths = [*self.history[-2:], self.duals.worth]
-        counted = counts.solved(worths, self.units, self.group, best.cost, best.least)
+        counted = counts.solved(worths, self.units, self.group, best.cost, best.least, self.duals.least)
         return Searched(counted.least, counted.cost, counted.packing or best.packing)
 
     def _generate(self) -> None:

@@ -3,7 +3,8 @@
 One dynamic program (`exact_packing`) computes the cost of every number of units of every class in every joint domain.
 Of the states that place all pods, and in which all rules over domains hold (`end_states`), the cheapest is the optimum.
 Where it would take too many states, column generation bounds the optimum, and searches for it (`column_generation`);
-where domains can be chosen in too many ways, they are left out, then the integers: what remains is a lower bound.
+once refinement has a good packing, numbers of bins prove more (`bin_counts`). Where domains can be chosen in too many
+ways, they are left out, then the integers: what remains is a lower bound.
 
 Batches are left alone that have rules which this does not state exactly: affinity over hosts, shared volumes, spreads
 and anti-affinity over hosts that count pods without binding them, spreads that may count a pod or not, and preferences
@@ -13,8 +14,9 @@ that part of a class's pods gave up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from controller.core.provisioning.optimize.bin_groups import TOLERANCE, existing
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices, load_prices
 from controller.core.provisioning.optimize.build import Packing
-from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort
+from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort, Searched
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, Admissible, few_states, pack_exactly
 from controller.core.provisioning.optimize.writer import Writer
@@ -48,12 +50,14 @@ class SmallBatch:
 
     packer: the best packing known, or None where only a lower bound is known. searched: it is the best of a search
     among whole packings, so that little is left for refinement. optimal: a search found that nothing costs less.
+    more: spends more work, given the cost ($/hour) of the best packing known; None: there is nothing left to do.
     """
 
     least: float
     packer: Packer | None = None
     searched: bool = False
     optimal: bool = False
+    more: Callable[[float], SmallBatch] | None = None
 
 
 @dataclass(slots=True)
@@ -173,11 +177,18 @@ class _Batch:
         if wholes is None:
             return None
         generation = ColumnGeneration(problem, self._load_prices(problem), wholes, self.most, self.effort)
-        result = generation.solved()
-        optimal = result.optimal
+        found = self._batch(problem, generation.searched(), limits)
+        return found if found.optimal else replace(found, more=partial(self._counted, generation, limits, found.least))
+
+    def _counted(self, generation: ColumnGeneration, limits: Limits, least: float, most: float) -> SmallBatch:
+        """Return what numbers of bins prove and find."""
+        return self._batch(generation.problem, generation.counted(Searched(least, most, None)), limits)
+
+    def _batch(self, problem: BinPackingProblem, result: Searched, limits: Limits) -> SmallBatch:
         if result.packing is None or not within_limits(problem, result.packing):
-            return SmallBatch(result.least, optimal=optimal)
-        return SmallBatch(result.least, self._written(problem, result.packing, limits), searched=True, optimal=optimal)
+            return SmallBatch(result.least, optimal=result.optimal)
+        packer = self._written(problem, result.packing, limits)
+        return SmallBatch(result.least, packer, searched=True, optimal=result.optimal)
 
     def _admissible(self, ends: EndStates, of_kind: Sequence[Ints]) -> Admissible:
         """Return the function that says which numbers of units place every pod with all rules kept."""
@@ -256,7 +267,7 @@ class _Batch:
                 waiting[index] -= allocation.count
                 left -= allocation.count
             item_type.count, item_type.sources = item.count, [(item, item.count)]
-        return Writer(self.rounds.packer, problem, limits).write(packing)
+        return Writer(problem.packer, problem, limits).write(packing)
 
     def _bound(self) -> SmallBatch | None:
         """Return the optimum without rules over domains, or without integers, too."""

@@ -37,6 +37,8 @@ MOST_IN_TURN = 500
 """Pods of a batch up to which plans are made in turn, too: each takes longer than a first plan."""
 SAME = 1e-9
 """Two costs are equal up to this part of them."""
+NEAR = 1e-3
+"""Part of the bound within which a plan's cost is near enough to it."""
 AFTER_SEARCH = 0.4
 """Part of the budget that refinement has where whole packings were searched through."""
 
@@ -152,6 +154,12 @@ class Solver:
             if other is plan:
                 rounds.packer = best
             plan = other
+        cost = self._cost(plan)
+        if small is not None and small.more is not None and cost > (1.0 + NEAR) * small.least:
+            best, rounds.packer = rounds.packer, first
+            small = small.more(cost)
+            rounds.packer = best
+            plan, least = self._tried(rounds, plan, small.packer), max(small.least, least or 0.0)
         return plan, least
 
     def _tried(self, rounds: Rounds, plan: SchedulingPlan, packer: Packer | None) -> SchedulingPlan:
