@@ -8,31 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controller import errors
 from controller.core.untrusted_json import UnreadableJsonError, read_object
-from controller.errors import (
-    AlreadyExistsError,
-    ConflictError,
-    ForbiddenError,
-    GoneError,
-    InvalidObjectError,
-    KubeError,
-    NamespaceTerminatingError,
-    NotFoundError,
-    TooManyRequestsError,
-    UnavailableError,
-)
+from controller.errors import KubeError, UnavailableError
 
 _MAX_PLAIN_TEXT = 300
 
 _BY_STATUS: Mapping[int, type[KubeError]] = {
-    400: InvalidObjectError,
-    401: ForbiddenError,
-    403: ForbiddenError,
-    404: NotFoundError,
-    410: GoneError,
-    413: InvalidObjectError,
-    415: InvalidObjectError,
-    422: InvalidObjectError,
+    400: errors.InvalidObjectError,
+    401: errors.ForbiddenError,
+    403: errors.ForbiddenError,
+    404: errors.NotFoundError,
+    410: errors.GoneError,
+    413: errors.InvalidObjectError,
+    415: errors.InvalidObjectError,
+    422: errors.InvalidObjectError,
 }
 
 
@@ -60,14 +50,14 @@ def error_of_status(document: Mapping[str, Any], what: str, retry_after: str = "
     reason = str(document.get("reason") or "")
     text = f"{what}: {_message(document)} (HTTP {status})"
     if status == 409:
-        kind = AlreadyExistsError if reason == "AlreadyExists" else ConflictError
+        kind = errors.AlreadyExistsError if reason == "AlreadyExists" else errors.ConflictError
         return kind(text, status, reason)
     if status == 429:
-        return TooManyRequestsError(text, status, reason, _seconds(retry_after, document))
+        return errors.TooManyRequestsError(text, status, reason, _seconds(retry_after, document))
     if reason == "Expired":
-        return GoneError(text, status, reason)
+        return errors.GoneError(text, status, reason)
     if status == 403 and "NamespaceTerminating" in _causes(document, "reason"):
-        return NamespaceTerminatingError(text, status, reason)
+        return errors.NamespaceTerminatingError(text, status, reason)
     if status >= 500 or status == 408:
         return UnavailableError(text, status, reason)
     return _BY_STATUS.get(status, KubeError)(text, status, reason)

@@ -8,23 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    TokenRetrievalError,
-)
+from botocore import exceptions
 
-from controller.errors import (
-    CloudError,
-    CloudThrottledError,
-    CloudUnauthorizedError,
-    InstanceNotFoundError,
-    InsufficientCapacityError,
-    NodeTemplateError,
-)
+from controller import errors
+from controller.errors import CloudError, CloudUnauthorizedError
 
 # fmt: off
 CAPACITY_CODES = frozenset({
@@ -76,7 +63,10 @@ TRANSIENT_CODES = frozenset(
 )
 """No answer (empty), or a failure on AWS's side: the same call may succeed later."""
 
-_CREDENTIAL_ERRORS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
+_CREDENTIAL_ERRORS = (
+    *(exceptions.NoCredentialsError, exceptions.PartialCredentialsError),
+    *(exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError),
+)
 
 
 CREDENTIALS_REMEDY = (
@@ -87,14 +77,14 @@ CREDENTIALS_REMEDY = (
 
 def error_code(error: BaseException) -> str:
     """The API's error code, or empty."""
-    if isinstance(error, ClientError):
+    if isinstance(error, exceptions.ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return ""
 
 
 def transient(error: CloudError) -> bool:
     """Whether the same call may succeed later without a change by anybody."""
-    if isinstance(error, CloudThrottledError):
+    if isinstance(error, errors.CloudThrottledError):
         return True
     return type(error) is CloudError and error.code in TRANSIENT_CODES
 
@@ -107,14 +97,14 @@ def translated(action: str, subject: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
+    except (exceptions.ClientError, exceptions.BotoCoreError) as error:
         raise translate(error, action, subject) from error
 
 
 def translate(error: Exception, action: str, subject: str = "") -> CloudError:
     code = error_code(error)
     target = f"{action} for {subject}" if subject else action
-    if not isinstance(error, ClientError):
+    if not isinstance(error, exceptions.ClientError):
         if isinstance(error, _CREDENTIAL_ERRORS):
             return CloudUnauthorizedError(f"{target}: {error}; {CREDENTIALS_REMEDY}")
         return CloudError(f"{target}: no answer from AWS: {error}; it is tried again")
@@ -129,10 +119,10 @@ _BY_CODE: tuple[tuple[frozenset[str], type[CloudError], str], ...] = (
     ),
     (UNAUTHORIZED_CODES, CloudUnauthorizedError, "; allow {action} in the policy of the controller's role"),
     (CREDENTIAL_CODES, CloudUnauthorizedError, "; the controller's credentials are expired or not valid"),
-    (THROTTLED_CODES, CloudThrottledError, "; it is tried again later"),
-    (CAPACITY_CODES, InsufficientCapacityError, ""),
-    (NOT_FOUND_CODES, InstanceNotFoundError, ""),
-    (TEMPLATE_CODES, NodeTemplateError, "; correct the AWSNodeTemplate"),
+    (THROTTLED_CODES, errors.CloudThrottledError, "; it is tried again later"),
+    (CAPACITY_CODES, errors.InsufficientCapacityError, ""),
+    (NOT_FOUND_CODES, errors.InstanceNotFoundError, ""),
+    (TEMPLATE_CODES, errors.NodeTemplateError, "; correct the AWSNodeTemplate"),
 )
 """The error of an API error code, and the remedy."""
 

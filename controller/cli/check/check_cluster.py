@@ -23,19 +23,9 @@ from controller.core.scheduling.label_selectors import matches
 from controller.core.state.snapshot import Snapshot
 from controller.core.zones.services import Service
 from controller.errors import NotFoundError, Problem
+from controller.kube import resources as kinds
 from controller.kube.client import KubeClient
 from controller.kube.lease import LEASE_NAME
-from controller.kube.resources import (
-    AWS_NODE_TEMPLATES,
-    CUSTOM_RESOURCE_DEFINITIONS,
-    DEPLOYMENTS,
-    LEASES,
-    MUTATING_WEBHOOKS,
-    PROVISIONERS,
-    SERVICES,
-    VALIDATING_WEBHOOKS,
-    Resource,
-)
 
 CRDS = ("provisioners.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws")
 LATER_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh")
@@ -85,7 +75,7 @@ class ClusterCheck:
         """Check that CRDs exist, serve our version and have this release's fields."""
         for name in CRDS:
             try:
-                crd = self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+                crd = self.kube.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFoundError:
                 yield problem("CRDs", f"{name} is missing", "apply crds/*.yaml of this release, or `pulumi up`")
                 continue
@@ -137,7 +127,7 @@ class ClusterCheck:
 
     def _conditions(self) -> Iterator[Finding]:
         """Check the conditions of objects that are valid by themselves: AWS has no such subnet, for instance."""
-        for resource in (PROVISIONERS, AWS_NODE_TEMPLATES):
+        for resource in (kinds.PROVISIONERS, kinds.AWS_NODE_TEMPLATES):
             for each in self._listed(resource):
                 name = text(mapping(each.get("metadata")).get("name"))
                 if (resource.kind, name) in self.snapshot.invalid:
@@ -148,7 +138,7 @@ class ClusterCheck:
                         remedy = "correct it; the controller looks again every 30 seconds"
                         yield problem(f"{resource.kind} {name}", f"Active is False: {why}", remedy)
 
-    def _listed(self, resource: Resource) -> list[Document]:
+    def _listed(self, resource: kinds.Resource) -> list[Document]:
         try:
             return list(self.kube.list(resource))
         except NotFoundError:
@@ -156,7 +146,7 @@ class ClusterCheck:
 
     def lease(self) -> Iterator[Finding]:
         try:
-            spec = mapping(self.kube.get(LEASES, LEASE_NAME, self.namespace).get("spec"))
+            spec = mapping(self.kube.get(kinds.LEASES, LEASE_NAME, self.namespace).get("spec"))
         except NotFoundError:
             remedy = "is the controller installed, and in this namespace (--namespace)?"
             yield problem("Leader", f"there is no Lease {self.namespace}/{LEASE_NAME}: no controller acts", remedy)
@@ -174,7 +164,7 @@ class ClusterCheck:
     def webhooks(self) -> Iterator[Finding]:
         """Check that our webhooks have an existing Service and a certificate authority that is still valid."""
         seen = 0
-        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        for resource in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
             for configuration in self.kube.list(resource):
                 for hook in objects(configuration.get("webhooks")):
                     if _ours(hook):
@@ -189,7 +179,7 @@ class ClusterCheck:
         if service:
             name, namespace = text(service.get("name")), text(service.get("namespace"))
             try:
-                self.kube.get(SERVICES, name, namespace)
+                self.kube.get(kinds.SERVICES, name, namespace)
             except NotFoundError:
                 yield problem(
                     subject, f"its Service {namespace}/{name} does not exist", "install it, or delete the webhook"
@@ -218,7 +208,7 @@ class ClusterCheck:
     def _later_karpenter(self) -> Iterator[Finding]:
         for name in LATER_CRDS:
             try:
-                self.kube.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+                self.kube.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
             except NotFoundError:
                 continue
             remedy = "separate their pods (taints or a node selector), or convert its NodePools: nodeless convert"
@@ -226,7 +216,7 @@ class ClusterCheck:
             return
 
     def _deployments(self) -> Iterator[Finding]:
-        for each in self.kube.list(DEPLOYMENTS):
+        for each in self.kube.list(kinds.DEPLOYMENTS):
             metadata, spec = mapping(each.get("metadata")), mapping(each.get("spec"))
             containers = objects(mapping(mapping(spec.get("template")).get("spec")).get("containers"))
             images = [text(one.get("image")) for one in containers]

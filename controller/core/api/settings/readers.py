@@ -44,18 +44,20 @@ def integer(text: str) -> int:
     return int(text)
 
 
-def positive(text: str) -> int:
-    number = integer(text)
-    if number < 1:
-        raise ValueError(f"{text!r} is not above zero: write a positive integer")
-    return number
+def at_least(least: int, form: str) -> Reader:
+    """Make a reader of integers from `least` on. form: what a smaller one is, with what to write after a colon."""
+
+    def read(text: str) -> int:
+        number = integer(text)
+        if number < least:
+            raise ValueError(f"{text!r} is {form}")
+        return number
+
+    return read
 
 
-def count(text: str) -> int:
-    number = integer(text)
-    if number < 0:
-        raise ValueError(f"{text!r} is below zero: write 0 or a positive integer")
-    return number
+positive: Final = at_least(1, "not above zero: write a positive integer")
+count: Final = at_least(0, "below zero: write 0 or a positive integer")
 
 
 def name(text: str) -> str:

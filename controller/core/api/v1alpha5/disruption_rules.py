@@ -36,11 +36,8 @@ def read_disruption(spec: Fields, annotations: Mapping[str, str]) -> DisruptionP
     after_empty = spec.integer("ttlSecondsAfterEmpty", 0, MAX_INT64)
     consolidation = spec.child("consolidation", ("enabled",)).boolean("enabled") or False
     if consolidation and after_empty is not None:
-        spec.problem(
-            "ttlSecondsAfterEmpty",
-            "cannot be combined with consolidation.enabled: true",
-            "drop ttlSecondsAfterEmpty: consolidation removes empty nodes as well",
-        )
+        remedy = "drop ttlSecondsAfterEmpty: consolidation removes empty nodes as well"
+        spec.problem("ttlSecondsAfterEmpty", "cannot be combined with consolidation.enabled: true", remedy)
     budgets, problem = None, ""
     if (text := annotations.get(ANNOTATION_KEYS.disruption_budgets)) is not None:
         try:

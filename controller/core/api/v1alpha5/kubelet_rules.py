@@ -28,12 +28,9 @@ def read_kubelet(fields: Fields) -> KubeletConfiguration:
     high = fields.integer("imageGCHighThresholdPercent", 0, 100)
     low = fields.integer("imageGCLowThresholdPercent", 0, 100)
     if high is not None and low is not None and high < low:
+        remedy = "images are collected from the high threshold down to the low one: set high to at least low"
         for name in ("imageGCHighThresholdPercent", "imageGCLowThresholdPercent"):
-            fields.problem(
-                name,
-                f"the high threshold ({high}) is below the low one ({low})",
-                "images are collected from the high threshold down to the low one: set high to at least low",
-            )
+            fields.problem(name, f"the high threshold ({high}) is below the low one ({low})", remedy)
     return KubeletConfiguration(
         cluster_dns=fields.strings("clusterDNS"),
         container_runtime=_container_runtime(fields),
@@ -54,11 +51,8 @@ def read_kubelet(fields: Fields) -> KubeletConfiguration:
 def _container_runtime(fields: Fields) -> str | None:
     runtime = fields.text("containerRuntime")
     if runtime and runtime not in CONTAINER_RUNTIMES:
-        fields.problem(
-            "containerRuntime",
-            f"{runtime!r} is no container runtime of the images",
-            f"write {' or '.join(CONTAINER_RUNTIMES)}, or leave it out",
-        )
+        remedy = f"write {' or '.join(CONTAINER_RUNTIMES)}, or leave it out"
+        fields.problem("containerRuntime", f"{runtime!r} is no container runtime of the images", remedy)
     return runtime
 
 

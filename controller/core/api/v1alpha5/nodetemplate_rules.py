@@ -77,13 +77,10 @@ def read_template(spec: Fields, meta: Metadata) -> AWSNodeTemplate:
 def _check_together(spec: Fields, template: AWSNodeTemplate) -> None:
     """Check which fields require or exclude each other."""
     if spec.has("launchTemplate"):
+        remedy = "set it in the launch template, or drop launchTemplate"
         for name in _EXCLUDED_BY_LAUNCH_TEMPLATE:
             if spec.has(name) and not (name == "blockDeviceMappings" and not spec.raw(name)):
-                spec.problem(
-                    name,
-                    "cannot be combined with launchTemplate",
-                    "set it in the launch template, or drop launchTemplate",
-                )
+                spec.problem(name, "cannot be combined with launchTemplate", remedy)
     if not spec.has("subnetSelector"):
         spec.problem("subnetSelector", "is missing", "select subnets by tag or by aws-ids")
     if not spec.has("securityGroupSelector") and not spec.has("launchTemplate"):
@@ -96,9 +93,8 @@ def _ami_family(spec: Fields) -> str | None:
     """Return a family that the controller can boot."""
     written = spec.raw("amiFamily")
     if isinstance(written, str) and written.lower().startswith("windows"):
-        spec.problem(
-            "amiFamily", f"{written!r}: Windows nodes are not supported", f"use one of {', '.join(AMI_FAMILIES)}"
-        )
+        families = ", ".join(AMI_FAMILIES)
+        spec.problem("amiFamily", f"{written!r}: Windows nodes are not supported", f"use one of {families}")
         return None
     return spec.text("amiFamily", AMI_FAMILIES)
 
