@@ -42,7 +42,6 @@ class Ledger:
     def __init__(self, clock: Clock, recorder: Recorder = SILENT, most_entries: int = MOST_ENTRIES) -> None:
         self._clock = clock
         self.recorder = recorder
-        """The metrics of the process."""
         self.look: Callable[[], tuple[Snapshot, Catalog]] | None = None
         """Returns the newest snapshot and catalog: a decision without a plan gets its digest and prices from them."""
         self._standing: Standing | None = None

@@ -48,7 +48,6 @@ class Clients:
     pricing: PricingClient
     sqs: SQSClient
     arc_zonal_shift: Any
-    """boto3's client of `arc-zonal-shift`."""
 
 
 def pricing_region(region: str) -> str:

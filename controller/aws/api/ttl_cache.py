@@ -32,7 +32,6 @@ class Cache(Generic[K, V]):
         self._stale: TTLCache[K, tuple[V]] = TTLCache(MAX_ENTRIES, STALE_SECONDS, timer=clock.monotonic)
         self._lock = threading.Lock()
         self._loading: dict[K, Future[tuple[V]]] = {}
-        """Loads under way."""
 
     def get(self, key: K, load: Callable[[], V]) -> V:
         """The value of `key`, loaded if need be. Threads that ask for the same key wait for one load.

@@ -75,7 +75,6 @@ class ShippedTypes:
     generated: str
     source: str
     types: Mapping[str, TypeInfo]
-    """By name."""
     zones: Mapping[str, frozenset[str]]
     """Zones by the name of the type."""
 

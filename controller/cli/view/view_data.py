@@ -22,7 +22,6 @@ from controller.core.provisioning.solver.reasons import NO_PROVISIONER
 
 ALWAYS = ("cpu", "memory")
 SORTS = ("price", "name", "age", "type", "zone", "owner", "pods", *ALWAYS)
-"""Sort orders of nodes."""
 MOST_PLANNED = 2000
 """With more pending pods than this no plan is made, so that the view stays responsive: reasons are left out."""
 

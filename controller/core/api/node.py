@@ -54,7 +54,6 @@ class Node:
     capacity: Resources = EMPTY
     allocatable: Resources = EMPTY
     ready: bool = False
-    """The Ready condition is True."""
     unhealthy: tuple[UnhealthyCondition, ...] = ()
     """Ready where it is stated and not True, and failing conditions of the node monitoring agent, sorted by type."""
     images: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ INLINE_FIELDS: Final = (
     "apiVersion", "kind", "amiFamily", "subnetSelector", "securityGroupSelector", "instanceProfile", "launchTemplate",
     "tags", "metadataOptions", "blockDeviceMappings", "context",
 )  # fmt: skip
-"""Fields of the inline provider."""
 
 SPEC_FIELDS: Final = (*INLINE_FIELDS, "amiSelector", "userData", "detailedMonitoring")
 
