@@ -95,6 +95,8 @@ class Packer:
         self.placements: list[Placement] = []
         self.smallest: dict[tuple[int, bytes, bytes], int] = {}
         """What `shrink` found before: by a row's option, its pods' requests and the offerings that they allow."""
+        self.shrunk: tuple[int, bytes, bytes] | None = None
+        """The state of the rows after it, in which it finds nothing more."""
         weights = [pool.provisioner.weight for pool in self.catalog.pools]
         self.premium = weight_premiums(weights, options.weight_premium)[self.catalog.pool_of]
         self._scarce: Bools = np.zeros(len(self.catalog), dtype=np.bool_)

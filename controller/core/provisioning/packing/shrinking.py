@@ -15,6 +15,9 @@ def shrink(packer: Packer) -> bool:
         return False
     planned = np.arange(table.existing, table.count)
     rows = planned[np.isin(catalog.pool_of[table.option[planned]], limited) & (table.pods[planned] > 0)]
+    before = _state(packer, rows)
+    if before == packer.shrunk:
+        return False
     allowed = _allowed(packer, set(rows.tolist()))
     changed = False
     for row in rows.tolist():
@@ -23,7 +26,14 @@ def shrink(packer: Packer) -> bool:
         if smaller != option:
             _replace(packer, row, option, smaller, allowed[row])
             changed = True
+    packer.shrunk = _state(packer, rows) if changed else before
     return changed
+
+
+def _state(packer: Packer, rows: Ints) -> tuple[int, bytes, bytes]:
+    """Return what differs once pods were placed on these rows or taken from them."""
+    table = packer.table
+    return len(packer.placements), table.free[:, rows].tobytes(), table.option[rows].tobytes()
 
 
 def _allowed(packer: Packer, rows: set[int]) -> dict[int, Bits]:
