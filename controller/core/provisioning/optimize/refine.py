@@ -73,9 +73,9 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     Of few units it is the cheapest one there is, if Provisioners' limits admit it.
     """
     best = first_packing(problem)
-    small = bool(problem.counts.sum() <= MOST_UNITS)
-    # The first plan has chosen whom to leave out: the pods that have waited longest go first.
-    if small and few_states(problem) and not best.left.any():
+    # Where pods are left out, the first plan has chosen whom: the pods that have waited longest go first.
+    small, scarce = bool(problem.counts.sum() <= MOST_UNITS), bool(best.left.any())
+    if small and few_states(problem) and not scarce:
         exact = pack_exactly(
             problem, find_bins(problem, best.cost(problem)).type_numbers, LoadPrices.flat(problem.price)
         )
@@ -86,7 +86,7 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
     best, finished = _build(problem, best, work, contenders)
-    if not work.over and (not finished or (small and not _good(best, problem))):
+    if not work.over and (not finished or (small and not scarce and not _good(best, problem))):
         Search(problem, best, STRATEGIES, work).run(contenders)
     return contenders.chosen()
 
