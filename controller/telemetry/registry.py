@@ -101,12 +101,11 @@ class Metrics:
         """Yield all series, for Prometheus' registry. A metric without a series still has its help and type."""
         since = self._clock.monotonic() - WINDOW_SECONDS
         with self._lock:
-            yield from [self._counter(each) for each in metrics.ALL if each.kind == "counter"]
+            for each in metrics.ALL:
+                if each.kind == "counter":
+                    yield family(each, self._counters.get(each) or ({} if each.labels else {(): 0.0}))
             yield from [family(each, self._gauges[each]) for each in metrics.ALL if each in self._gauges]
             yield from [self._summary(each, since) for each in metrics.ALL if each.kind == "summary"]
-
-    def _counter(self, metric: Metric) -> Family:
-        return family(metric, self._counters.get(metric) or ({} if metric.labels else {(): 0.0}))
 
     def _summary(self, metric: Metric, since: float) -> Family:
         made = Family(metric.name, metric.help, "summary")

@@ -77,7 +77,10 @@ def configure(
         logger_factory=lambda *names: _Logger(out, str(names[0]) if names else ""),
         cache_logger_on_first_use=False,
     )
-    _bridge_libraries()
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge(logging.WARNING))
 
 
 class _Bridge(logging.Handler):
@@ -87,13 +90,6 @@ class _Bridge(logging.Handler):
         log = structlog.get_logger(record.name)
         say = log.error if record.levelno >= logging.ERROR else log.warning
         say(record.getMessage(), exc_info=record.exc_info or None)
-
-
-def _bridge_libraries() -> None:
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
-        root.removeHandler(handler)
-    root.addHandler(_Bridge(logging.WARNING))
 
 
 def set_level(level: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -126,17 +126,13 @@ def _invalid(kind: str, obj: Document, problems: tuple[Problem, ...]) -> dict[st
         "group": text(obj.get("apiVersion")).partition("/")[0],
         "kind": kind,
         "causes": [
-            {"reason": "FieldValueInvalid", "field": each.path, "message": _without_path(each)} for each in problems
+            {"reason": "FieldValueInvalid", "field": p.path, "message": str(replace(p, path=""))} for p in problems
         ],
     }
     lines = [str(problem) for problem in problems]
     listed = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
     message = f'{kind} "{name}" is invalid: {listed}'
     return _denied(message, 422, "Invalid", details)
-
-
-def _without_path(problem: Problem) -> str:
-    return f"{problem.message}; {problem.remedy}" if problem.remedy else problem.message
 
 
 def _denied(message: str, code: int, reason: str, details: Mapping[str, Any] | None = None) -> dict[str, Any]:

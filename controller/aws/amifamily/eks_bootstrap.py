@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from controller.aws.amifamily.family import AMIFamily, Bootstrap, ImageAlias, default_device, needs
 from controller.aws.amifamily.user_data import SHELL_SCRIPT, Part, merge_mime
-from controller.core.api.node import Taint
 from controller.core.api.provisioner import KubeletConfiguration
 
 _AL2_PATH = "/aws/service/eks/optimized-ami/{version}/amazon-linux-2"
@@ -57,7 +56,8 @@ def kubelet_arguments(bootstrap: Bootstrap) -> list[str]:
     if bootstrap.labels:
         arguments.append("--node-labels=" + _pairs(bootstrap.labels, "="))
     if bootstrap.taints:
-        arguments.append("--register-with-taints=" + ",".join(map(_taint, bootstrap.taints)))
+        taints = (f"{taint.key}={taint.value}:{taint.effect}" for taint in bootstrap.taints)
+        arguments.append("--register-with-taints=" + ",".join(taints))
     if bootstrap.max_pods is not None:
         arguments.append(f"--max-pods={bootstrap.max_pods}")
     if kubelet.pods_per_core is not None:
@@ -90,10 +90,6 @@ def _limits(kubelet: KubeletConfiguration) -> list[str]:
 
 def _pairs(values: Mapping[str, str], sign: str) -> str:
     return ",".join(f"{key}{sign}{value}" for key, value in sorted(values.items()))
-
-
-def _taint(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}"
 
 
 def quoted(text: str) -> str:

@@ -154,15 +154,14 @@ class OfflineTypes:
         rules = capacity_rules(self.settings, provisioner, template)
         charges = node_charges(template, self.catalog.region)
         if (rules, charges) not in self._built:
+            catalog, zones = self.catalog, self.catalog.zones
+            market = replace(self._market, charges=charges)
+            builder = TypeBuilder(catalog.region, rules, market, None, LearnedMemory())
             try:
-                self._built[rules, charges] = self._build(rules, charges)
+                built = [builder.build(info, zones.get(name, frozenset())) for name, info in catalog.types.items()]
             except ValueError as error:
                 message = f"Provisioner {provisioner.name}: spec.kubeletConfiguration: {error}"
                 raise NodeTemplateError(message) from error
+            known = (each for each in built if each is not None)
+            self._built[rules, charges] = tuple(sorted(known, key=lambda each: each.name))
         return self._built[rules, charges]
-
-    def _build(self, rules: CapacityRules, charges: float) -> tuple[InstanceType, ...]:
-        catalog, market = self.catalog, replace(self._market, charges=charges)
-        builder = TypeBuilder(catalog.region, rules, market, None, LearnedMemory())
-        built = (builder.build(info, catalog.zones.get(name, frozenset())) for name, info in catalog.types.items())
-        return tuple(sorted((each for each in built if each is not None), key=lambda each: each.name))

@@ -79,23 +79,21 @@ def document(kube: KubeClient, salt: str, *, live_catalog: bool = False) -> dict
     objects = [each.document for each in cluster.located]
     names = Pseudonyms(hashlib.sha256(salt.encode()).digest() if salt else secrets.token_bytes(32))
     settings = next((each for each in objects if each.get("kind") == "ConfigMap"), {})
+    data = mapping(settings.get("data"))
+    kept = {key: text(data[key]) for key in SETTINGS if key in data}
+    of_settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": kept}
     snapshot: dict[str, Any] = {
         "apiVersion": "nodeless/v1",
         "kind": "ClusterDump",
         "version": controller.__version__,
         "taken": datetime.now(UTC).isoformat(timespec="seconds"),
-        "objects": [*anonymous(objects, names), *_settings(mapping(settings.get("data")))],
+        "objects": [*anonymous(objects, names), of_settings],
     }
     if live_catalog:
         snapshot["catalog"] = read_live_catalog(_valid(settings)).document()
     elif prices := dumped_prices(cluster.prices, cluster.region):
         snapshot["prices"] = prices
     return snapshot
-
-
-def _settings(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    kept = {key: text(data[key]) for key in SETTINGS if key in data}
-    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": kept}]
 
 
 def _valid(settings: Mapping[str, Any]) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -70,7 +71,7 @@ class NodeTable:
         return drawn, width
 
     def _columns(self) -> Sequence[Column]:
-        used = [Column(_short(name), lambda node, name=name: _use(node, name), KEPT) for name in self.resources]  # type: ignore[misc]
+        used = [Column(name.rpartition("/")[2], partial(_use, resource=name), KEPT) for name in self.resources]
         return (
             Column("Type", lambda node: Text(node.instance_type), 90),
             Column("Capacity", lambda node: Text(node.capacity_type, style=KINDS.get(node.capacity_type, "")), 60),
@@ -83,10 +84,6 @@ class NodeTable:
             Column("Age", lambda node: Text(age(node.age_seconds)), 20, right=True),
             Column("State", lambda node: Text(node.state, style=STATES.get(node.state, "")), 70),
         )
-
-
-def _short(resource: str) -> str:
-    return resource.rpartition("/")[2]
 
 
 def _use(node: NodeFacts, resource: str) -> Text:

@@ -80,7 +80,8 @@ def _check_threshold(report: Report, path: str, signal: str, value: Any) -> None
     if not isinstance(value, str):
         report.add(path, f"must be a string, not {value!r}", "write a quantity or a percentage, such as 5%")
     elif value.endswith("%"):
-        _check_percentage(report, path, value)
+        if not 0 <= decimal(value.removesuffix("%")) <= 100:
+            report.add(path, f"{value!r} is not a percentage", "write a number from 0 to 100 with %, such as 5%")
     else:
         amount_nanos(report, path, value)
 
@@ -96,11 +97,6 @@ def _check_grace_period(report: Report, path: str, signal: str, value: Any) -> N
 def _check_signal(report: Report, path: str, signal: str) -> None:
     if signal not in EVICTION_SIGNALS:
         report.add(path, f"{signal!r} is not an eviction signal", did_you_mean(signal, EVICTION_SIGNALS))
-
-
-def _check_percentage(report: Report, path: str, value: str) -> None:
-    if not 0 <= decimal(value.removesuffix("%")) <= 100:
-        report.add(path, f"{value!r} is not a percentage", "write a number from 0 to 100 with %, such as 5%")
 
 
 def _check_pairs(fields: Fields, soft: FrozenMap[str, str], grace: FrozenMap[str, str]) -> None:
