@@ -238,12 +238,12 @@ class Operator:
 
     def checks(self, health: Health) -> None:
         """Add the probes' checks: every loop makes progress, and the caches are synced."""
-        health.add_live("cluster-state", lambda: self.informers.stuck)
+        health.live["cluster-state"] = lambda: self.informers.stuck
         for loop in (*self._standing, *self._acting):
-            health.add_live(loop.name, loop.stuck)
-        health.add_ready("caches", self._unsynced)
-        health.add_note("leader", self._waiting)
-        health.add_note("removals", self._held)
+            health.live[loop.name] = loop.stuck
+        health.ready["caches"] = self._unsynced
+        health.notes["leader"] = self._waiting
+        health.notes["removals"] = self._held
 
     def _unsynced(self) -> str:
         return "" if self.informers.snapshot().synced else "not every watch has delivered its first list yet"

@@ -67,7 +67,7 @@ def run(options: Options, *, kubeconfig: str = "", level: str = "info", times: O
         profiling=options.enable_profiling,
         token=options.decisions_token,
     )
-    serving.health.add_ready("caches", lambda: "waiting for settings and for AWS")
+    serving.health.ready["caches"] = lambda: "waiting for settings and for AWS"
     serving.start()
     try:
         return _run(options, kubeconfig, level, times or OperatorTimes(), serving)
@@ -142,7 +142,7 @@ def serve_webhook(
         return None
     place = Place(options.karpenter_service, options.system_namespace, options.webhook_port)
     webhook = Webhook(kube=kube, place=place, clock=clock, times=times.webhook, known=Known(shipped_type_names()))
-    health.add_ready("webhook", webhook.unready)
+    health.ready["webhook"] = webhook.unready
     webhook.start()
     return webhook
 

@@ -15,38 +15,27 @@ class Health:
     """Checks by name. They may be added while probes are served; a check that raises has failed."""
 
     def __init__(self) -> None:
-        self._live: dict[str, Check] = {}
-        self._ready: dict[str, Check] = {}
-        self._notes: dict[str, Check] = {}
-
-    def add_live(self, name: str, check: Check) -> None:
-        """Add a check whose failure requires a restart."""
-        self._live = {**self._live, name: check}
-
-    def add_ready(self, name: str, check: Check) -> None:
-        """Add or replace a check that may recover without a restart."""
-        self._ready = {**self._ready, name: check}
-
-    def add_note(self, name: str, note: Check) -> None:
-        """Add a line to the page of readiness that never fails it: what the process holds back, empty for nothing.
-
-        A pod that is not ready would take the admission webhook out of service.
-        """
-        self._notes = {**self._notes, name: note}
+        self.live: dict[str, Check] = {}
+        """Checks whose failure requires a restart."""
+        self.ready: dict[str, Check] = {}
+        """Checks that may recover without a restart."""
+        self.notes: dict[str, Check] = {}
+        """Lines on the page of readiness that never fail it, as a pod that is not ready would take the admission
+        webhook out of service: what the process holds back, empty for nothing."""
 
     def healthz(self, _query: Mapping[str, str]) -> Page:
         """Return 200 when every live check passes, else 500."""
-        return _page("healthz", self._live)
+        return _page("healthz", self.live)
 
     def readyz(self, _query: Mapping[str, str]) -> Page:
         """Return 200 when every ready check passes, else 500."""
-        return _page("readyz", self._ready, self._notes)
+        return _page("readyz", self.ready, self.notes)
 
 
 def _page(what: str, checks: Mapping[str, Check], notes: Mapping[str, Check] = EMPTY) -> Page:
-    results = {"ping": "", **{name: _result(check) for name, check in checks.items()}}
+    results = {"ping": "", **{name: _result(check) for name, check in dict(checks).items()}}
     lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()]
-    notices = {name: _result(note) for name, note in notes.items()}
+    notices = {name: _result(note) for name, note in dict(notes).items()}
     lines += [f"[+]{name} ok{': ' if notice else ''}{notice}" for name, notice in notices.items()]
     failed = any(results.values())
     lines.append(f"{what} check {'failed' if failed else 'passed'}")

@@ -58,8 +58,8 @@ def test_four_pages_are_made_at_once_and_a_fifth_is_refused(serving: Serving, mo
 def test_probes_name_every_check_and_fail_with_what_is_wrong(serving: Serving) -> None:
     assert get(serving.probes, "/healthz") == (200, "[+]ping ok\nhealthz check passed\n")
     trouble = {"loop": "", "caches": "not listed yet"}
-    serving.health.add_live("loop", lambda: trouble["loop"])
-    serving.health.add_ready("caches", lambda: trouble["caches"])
+    serving.health.live["loop"] = lambda: trouble["loop"]
+    serving.health.ready["caches"] = lambda: trouble["caches"]
     assert get(serving.probes, "/healthz")[0] == 200, "not ready is no reason to restart"
     assert get(serving.probes, "/readyz") == (
         500,
@@ -76,7 +76,7 @@ def test_a_check_that_cannot_tell_has_failed(serving: Serving) -> None:
     def broken() -> str:
         raise RuntimeError("no idea")
 
-    serving.health.add_live("broken", broken)
+    serving.health.live["broken"] = broken
     status, text = get(serving.probes, "/healthz")
     assert status == 500
     assert "[-]broken failed: RuntimeError: no idea" in text

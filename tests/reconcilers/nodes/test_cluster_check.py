@@ -42,7 +42,7 @@ def test_another_account_launches_nothing_and_says_so_until_it_is_the_own_one_ag
 def test_readiness_shows_what_is_held_back_and_does_not_fail_for_it() -> None:
     """An unready pod would take the admission webhook out of service."""
     health, held = Health(), ["nothing is removed: another account"]
-    health.add_note("removals", lambda: held[0])
+    health.notes["removals"] = lambda: held[0]
     page = health.readyz({})
     assert (page.status, b"[+]removals ok: nothing is removed: another account" in page.body) == (200, True)
     held[0] = ""
