@@ -35,9 +35,10 @@ one core beside compiling the problem and its catalog.
 REFERENCE = """
 ## Plans against the optimum
 
-How much of a gap is a dear plan, and how much a weak bound? Of the first problems above whose plans are not proven
-optimal, the optimum is searched for with far more work than a solve has (`PATIENT` in `bench/small_exact.py`); where
-that ends without a proof, only its bound is known.
+How much of a gap is a dear plan, and how much a weak bound? Of the first problems above whose plans place all pods and
+are not proven optimal, the optimum is searched for with far more work than a solve has (`PATIENT` in
+`bench/small_exact.py`). Where that ends without a proof, only its bound is known: what it exceeds the plan's own bound
+by, the last column, is the part of the gap that is surely the bound's and not the plan's.
 
 """
 PATIENT = Effort(

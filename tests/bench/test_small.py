@@ -58,6 +58,13 @@ def test_the_table_of_proofs_counts_what_is_optimal_and_says_how_far_the_rest_ma
     assert measured_now.proof.optimal
 
 
+def test_patterns_are_chosen_within_limits_where_the_cheapest_ones_are_beyond_them() -> None:
+    """35 pods for Provisioners with a limit of 16 CPUs and without: refinement alone costs 28 % more."""
+    proof = proven(76, SolveOptions()).proof
+    assert proof is not None
+    assert proof.optimal
+
+
 SEOUL = "ap-northeast-2"
 
 

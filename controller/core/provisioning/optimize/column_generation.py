@@ -6,8 +6,9 @@ that these are part of the bound. Patterns come from greedy filling by its duals
 is worth more than its bin costs. By weak duality what they are worth is a lower bound, whether or not all is found.
 
 A packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and
-the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly. What
-that does not prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the program's has not.
+the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly. Where
+the best is beyond Provisioners' limits, an integer program chooses among the patterns within them. What that does not
+prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the program's has not.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
 
+MOST_LIMITED, LIMITED_BRANCHES = 150, 20
+"""Patterns in the integer program that keeps within limits, and its branches."""
 COUNTING = Work()
 
 
@@ -149,7 +152,7 @@ class ColumnGeneration:
         for states, pairs in self.effort.searches:
             result = self._searched(starts, best, near, states, pairs)
             if result.packing is not None and not within_limits(self.problem, result.packing):
-                return replace(best, least=max(best.least, result.least))
+                return self._within_limits(replace(best, least=max(best.least, result.least)))
             best = result
             if best.optimal:
                 return best
@@ -212,24 +215,62 @@ class ColumnGeneration:
 
     def _relaxed(self) -> tuple[float, Floats, Floats]:
         """Return the linear program's optimum ($/hour), the worth of units (D) and the charge for bins (G)."""
-        program, counts = LinearProgram(), self.problem.counts
-        used = program.columns(self._cost(self.units, self.group))
-        missing = program.columns(np.full(len(counts), 10.0 * max(1.0, self.most)))
+        program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
+        _, _, cover, available = self._covering(program, np.arange(len(self.group)), dear)
+        solution = program.solve()
+        charge = self.bins.charge.copy()
+        charge[self.types :] -= solution.duals[available]
+        return solution.objective, np.maximum(solution.duals[cover], 0.0), charge
+
+    def _covering(self, program: LinearProgram, patterns: Ints, dear: float) -> tuple[Ints, list[Ints], Ints, Ints]:
+        """Let bins with these patterns (numbers) cover an end state; `dear`: $/hour of a unit that is left out.
+
+        Return the columns of patterns and, part by part, of end states; the rows of item types and of existing nodes.
+        """
+        counts, units, group, choices = self.problem.counts, self.units[patterns], self.group[patterns], list[Ints]()
+        used = program.columns(self._cost(units, group))
+        missing = program.columns(np.full(len(counts), dear))
         cover = program.rows(np.zeros(len(counts)), np.full(len(counts), INFINITY))
-        program.matrix(cover, used, self.units)
+        program.matrix(cover, used, units)
         program.entries(cover, missing, 1.0)
         for states in self.wholes:
             chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
             program.matrix(cover, chosen, -states.astype(np.float64))
             program.entries(np.repeat(one, len(states)), chosen, 1.0)
+            choices.append(chosen)
         existing = self.groups.available[self.types :]
         available = program.rows(np.full(len(existing), -INFINITY), existing)
-        pattern = np.flatnonzero(self.group >= self.types)
-        program.entries(available[self.group[pattern] - self.types], used[pattern], 1.0)
-        solution = program.solve()
-        charge = self.bins.charge.copy()
-        charge[self.types :] -= solution.duals[available]
-        return solution.objective, np.maximum(solution.duals[: len(counts)], 0.0), charge
+        of_existing = np.flatnonzero(group >= self.types)
+        program.entries(available[group[of_existing] - self.types], used[of_existing], 1.0)
+        return used, choices, cover, available
+
+    def _within_limits(self, best: Searched) -> Searched:
+        """Choose among the known patterns by an integer program, within Provisioners' limits."""
+        charge = np.concatenate([self.bins.charge[: self.types], self.duals.taken])
+        reduced = charge[self.group] + self._surplus(self.units, self.group) - self.units @ self.duals.worth
+        near = np.argsort(reduced, kind="stable")[:MOST_LIMITED]
+        near = near[reduced[near] < best.cost - self.duals.least]
+        program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
+        used, choices, _, _ = self._covering(program, near, dear)
+        for place, limit in enumerate(self.problem.limits):
+            takes = self.groups.takes[self.group[near], place]
+            row = program.rows(np.full(1, -INFINITY), np.full(1, max(0.0, limit.left)))
+            program.entries(np.repeat(row, len(near)), used, takes)
+        solution = program.solve_integers(LIMITED_BRANCHES)
+        if solution.values is None or solution.objective >= best.cost:
+            return best
+        times = np.rint(solution.values[used]).astype(np.int64)
+        taken = np.repeat(near, times)
+        sets, rows = list[Ints](), list[int]()
+        for place, numbers in enumerate(self.groups.numbers[self.types :]):
+            own = taken[self.group[taken] == self.types + place]
+            sets += list(self.units[own].astype(np.int64))
+            rows += numbers[: len(own)]
+        sets += list(self.units[taken[self.group[taken] < self.types]].astype(np.int64))
+        start = sum(states[np.argmax(solution.values[own])] for states, own in zip(self.wholes, choices, strict=True))
+        packing, cost = self._packing(np.asarray(start), sets, rows, np.arange(len(self.problem.counts)))
+        fine = cost < best.cost and within_limits(self.problem, packing)
+        return Searched(min(best.least, cost), cost, packing) if fine else best
 
     def _price(self, worth: Floats, charge: Floats) -> Priced:
         """Return the patterns that gain, by these duals."""
