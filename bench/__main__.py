@@ -526,7 +526,7 @@ def small_batches(problems: int, budget: float | None, into: Path | None, agains
 @main.command("small-exact")
 @click.option("--problems", default=200, show_default=True, help="How many; problem N is made from seed N.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
-@click.option("--patient", default=4, show_default=True, help="Unproven plans whose optimum is searched for.")
+@click.option("--patient", default=12, show_default=True, help="Unproven plans whose optimum is searched for.")
 def small_exact(problems: int, into: Path, patient: int) -> None:
     """Small batches against what is proven of them: write small-batches.md."""
     from bench import small_exact as exact
