@@ -31,7 +31,8 @@ PRICES = """# Prices beside the bound and Karpenter 1.14
 
 Made by `python -m bench prices FOLDER --karpenter FILE`. Price: each node at its cheapest offering; expected: as EC2
 is expected to choose among each node's offerings. Cost: the price, and what nodes cost beside it; its bound is
-the optimum with pods and nodes divisible: no plan for these pods can cost less.
+the optimum with pods and nodes divisible: no plan for these pods can cost less. Cost has what `aws.spotPoolShare`
+adds for replicas spread over zones and families, for at most 3 % of what is expected; the bound has not.
 Karpenter: the scheduler of Karpenter 1.14 on the same file, the cheapest offering of each of its nodes. A plan that
 leaves pods out is cheap, so there are three ratios: `÷ Karpenter` is to its price once all pods are placed (†) where
 its first round left many out and further rounds were measured, else to its first round; `first round` is to that
