@@ -93,14 +93,16 @@ def test_the_server_is_not_there_yet_when_we_start(server: Server, client: KubeC
 
 
 def test_watches_fall_silent(server: Server, client: KubeClient) -> None:
-    """The sockets stay open and nothing comes, as with a host that vanished."""
+    """The sockets stay open and nothing comes, as with a host that vanished. On a busy machine it may seem so again."""
     with capture_logs() as logs, informing(client, CORE_STATE) as informers:
         listening(client, informers)
         server.fault(kind="silent-watches")
         add_node(client, "unheard")
         eventually(lambda: names(informers.snapshot()) == ["unheard"], "what was said into the silence")
         eventually(lambda: not informers.outages.current(), "all watches speak")
-    assert outage_lines(logs) == ["Watch fell silent, connecting anew", "Watch speaks again"]
+    lines = outage_lines(logs)
+    assert lines
+    assert lines == ["Watch fell silent, connecting anew", "Watch speaks again"] * (len(lines) // 2)
 
 
 def test_history_is_compacted_while_a_watch_is_deaf(server: Server, client: KubeClient) -> None:

@@ -21,7 +21,8 @@ def as_planned(
 ) -> Outcome | None:
     view = factories.snapshot(nodes=[old, *others], provisioners=[owner()], pending=pods)
     _, simulator, _ = parts(view)
-    return simulator.as_planned([old], PLACES if places is None else places)
+    outcome: Outcome | None = simulator.as_planned([old], PLACES if places is None else places)
+    return outcome
 
 
 def test_pods_go_where_the_plan_has_them_and_nothing_is_launched() -> None:
