@@ -7,25 +7,16 @@ all consolidation for it).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Pod, PodKey
-from controller.core.audit.plan_audit import judge
 from controller.core.cloud import Catalog, CpuCredits
 from controller.core.decisions.fleet_cost import added_surplus
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.plan import (
-    ExistingPlacement,
-    PlannedNode,
-    SchedulingPlan,
-    SolvedProblem,
-    SolveOptions,
-    UnplacedPod,
-)
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolvedProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -100,33 +91,6 @@ class Simulator:
         if _shares_new_node(solved.plan, by_key):
             return Outcome(problem="its pods would share a new node with those of another command, which comes first")
         return self._outcome(solved, by_key)
-
-    def as_planned(self, removed: Collection[StateNode], places: Mapping[PodKey, str]) -> Outcome | None:
-        """Return the outcome if the pods of these nodes go to the nodes (by name) that an earlier plan chose for them.
-
-        None: some pod has no such place, a rule or the room forbids it now, or other pods wait that might need it.
-        """
-        own = {pod.key: pod for node in removed for pod in leaving_pods(node)}
-        if not own:
-            return Outcome()
-        names = frozenset(node.name for node in removed)
-        if not own.keys() <= places.keys() or self.snapshot_index.pending or self._pods_of_other_leaving_nodes(names):
-            return None
-        placed: defaultdict[str, list[PodKey]] = defaultdict(list)
-        for key in own:
-            placed[places[key]].append(key)
-        targets = [self.snapshot.nodes.get(name) for name in placed]
-        if not all(node is not None and _takes_pods(node) and not node.leaving for node in targets):
-            return None
-        without = self.going | names
-        if not without.isdisjoint(placed):
-            return None
-        problem = build(self.snapshot, self.catalog, pods=own.values(), without_nodes=without, skipped=self.skipped)
-        existing = tuple(
-            ExistingPlacement(name, tuple(sorted(keys)), "planned") for name, keys in sorted(placed.items())
-        )
-        plan = SchedulingPlan(existing=existing)
-        return None if judge(plan, problem).violations else self._outcome(SolvedProblem(problem, plan), own)
 
     def _pods_of_other_leaving_nodes(self, removed: AbstractSet[str]) -> list[Pod]:
         names = {node.name for node in self.snapshot_index.leaving} | self.going

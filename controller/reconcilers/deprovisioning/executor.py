@@ -21,7 +21,7 @@ Empty nodes whose TTL has expired are deleted at once without a record: there is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -29,7 +29,6 @@ import structlog
 
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.pod import PodKey
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.backoff import REST_SECONDS, held_back, next_failure, stale, workload
 from controller.core.deprovisioning.candidates import Candidate, candidates
@@ -45,7 +44,6 @@ from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import KubeError, NodelessError
-from controller.machines.launch_pipeline import Launch
 from controller.reconcilers.context import ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.node_writes import NodeWrites
@@ -84,8 +82,6 @@ class _Progress:
     """When this process first saw a command in each state (monotonic seconds); None: not yet."""
 
     known_since: float
-    places: Mapping[PodKey, str] = EMPTY
-    """Where its plan has the pods: the name of a node, or the launch token of a replacement."""
     refused_since: float | None = None
     judged_at: float = -math.inf
     """When its removal was last refused."""
@@ -201,7 +197,7 @@ class CommandExecutor:
             price_after_per_hour=round(command.price_after, 4),
         )
         self._recorder.count(ACTIONS_PERFORMED, f"{command.method}/{command.action}", command.method)
-        self._progress[record.id] = _Progress(self._clock.monotonic(), _places(command, launches))
+        self._progress[record.id] = _Progress(self._clock.monotonic())
         self._replacements.begin(record.id, launches, command.method, command.text())
         self._nodes.wait_until_applied()
 
@@ -310,14 +306,7 @@ class CommandExecutor:
             self._roll_back(seen, refusal)
 
     def _outcome(self, seen: _Pass) -> Outcome:
-        """Look whether the plan still holds, else simulate again: with the first plan alone, if all pods fit by it.
-
-        A new plan for the same pods may find no room for all of them where the replacements are nodes like others.
-        """
-        named = {token: node.name for token, node in seen.command.replacements.items()}
-        places = {key: named.get(place, place) for key, place in seen.progress.places.items()}
-        if (as_planned := seen.simulator.as_planned(seen.staying, places)) is not None:
-            return as_planned
+        """Simulate the removal again; usually all pods fit on existing nodes, and the first plan is enough."""
         quick = seen.simulator.within(0.0).simulate(seen.staying)
         return seen.simulator.simulate(seen.staying) if quick.replacements or quick.problem else quick
 
@@ -415,11 +404,3 @@ class CommandExecutor:
         self._log.warning(
             "Command rolled back", id=record.id, method=record.method, nodes=record.nodes, because=because
         )
-
-
-def _places(command: Command, launches: Iterable[Launch]) -> dict[PodKey, str]:
-    """Return the places of a command's pods, as in `_Progress`."""
-    existing = command.solved.plan.existing if command.solved is not None else ()
-    places = {key: placement.node for placement in existing for key in placement.pods}
-    places.update((key, launch.request.token) for launch in launches for key in launch.planned.pods)
-    return places

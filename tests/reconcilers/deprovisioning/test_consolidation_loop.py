@@ -5,15 +5,12 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-import pytest
-
 from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.backoff import (
     RESTING_ANNOTATION,
     resting,
     workload,
 )
-from controller.core.deprovisioning.removal_simulation import Outcome, Simulator
 from controller.kube.resources import (
     NODES,
 )
@@ -82,23 +79,6 @@ def test_a_dear_node_is_replaced_by_a_cheaper_one(world: World) -> None:
     (new,) = replacements(one.passes(replacements, "replacement"))
     assert world.cloud.requests[0].offerings[0].price < 0.768
     assert all(offering.price < 0.768 for offering in world.cloud.requests[0].offerings), "nothing dearer on any path"
-    come_up(world, new)
-    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
-
-
-def test_what_was_planned_is_done_without_another_plan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another plan for the same pods may find no room for all of them: the new node is one like others by then."""
-    consolidating(world)
-    old_node(world, kind="m5.4xlarge", pods=2)
-    one = leader(world)
-    one.some_passes()
-    world.clock.ahead_seconds += 16.0
-    (new,) = replacements(one.passes(replacements, "replacement"))
-
-    def planned_again(*_: object) -> Outcome:
-        raise AssertionError("it was simulated again")
-
-    monkeypatch.setattr(Simulator, "simulate", planned_again)
     come_up(world, new)
     one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
 
