@@ -41,7 +41,7 @@ __all__ = ["world"]
 QUICK = OperatorTimes(
     termination=TerminationTimes(0.03, 0.2, QUICK_BACKOFF),
     garbage=GarbageTimes(0.2, 10_000, 0.2, 0.05, CollectionTimes()),
-    commands=CommandTimes(appear_seconds=0.3, patience_seconds=0.5, hold_back=QUICK_BACKOFF),
+    commands=CommandTimes(appear_seconds=0.3, patience_seconds=0.5, part_seconds=0.5, hold_back=QUICK_BACKOFF),
     deprovisioning=DeprovisioningTimes(0.05, 0.02, 0.03, ConsolidationTimes(0.05, 0.05, arrival_seconds=0.05)),
     backoff=QUICK_BACKOFF,
     settle_seconds=0.005,

@@ -30,8 +30,9 @@ from controller.core.state.snapshot import Snapshot
 class ConsolidationTimes:
     """`settle_seconds`: a removal is made when it is still worth it after so long (Karpenter v0.27: 15 s).
 
-    `quiet_seconds`: where nothing changed, a new search begins after so long, since prices may have changed (Karpenter
-    v0.27: 5 min). `search_seconds`: between two passes of one search.
+    `quiet_seconds`: where nothing changed, and no node was left out because pods are expected on it, a new search
+    begins after so long, since prices may have changed (Karpenter v0.27: 5 min). `search_seconds`: between two passes
+    of one search.
     """
 
     settle_seconds: float = 15.0
@@ -128,7 +129,8 @@ class Consolidation:
             self._verdicts.update((_verdict_key(each), until) for each, _ in result.kept)
         for command in result.commands:
             self._settling[frozenset(each.name for each in command.candidates)] = (command, given.monotonic)
-        ended = result.cursor == BEGIN and not self._settling and not moving
+        expecting = any(each.node.nominated_until > given.now for each in free)
+        ended = result.cursor == BEGIN and not (self._settling or moving or expecting)
         self._quiet = (given.snapshot.version, given.monotonic + self._times.quiet_seconds) if ended else None
         required = [
             (each, given.required[each.name])

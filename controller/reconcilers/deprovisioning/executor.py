@@ -67,12 +67,14 @@ class CommandTimes:
     """`ready_seconds`: replacements must be initialized by then (instances that do not join are deleted after 15 min).
     `appear_seconds`: a replacement that is neither being launched nor visible is given up; if EC2 shows it later, the
     next command for the same pods has its token, and gets it. `patience_seconds`: how long a concluding command
-    may be refused before it is rolled back. `surge_seconds`: how long single replicas may take to start elsewhere.
+    may be refused before it is rolled back; `part_seconds`: the rest of a set of which a part is removed: until then
+    its nodes count as going in every search. `surge_seconds`: how long single replicas may take to start elsewhere.
     `hold_back`: back-off after failures, per Provisioner and method."""
 
     ready_seconds: float = 900.0
     appear_seconds: float = 10.0
     patience_seconds: float = 60.0
+    part_seconds: float = 15.0
     surge_seconds: float = 300.0
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(60.0, 3600.0))
 
@@ -287,7 +289,8 @@ class CommandExecutor:
         """Validate the command against the current snapshot and delete the nodes; roll back if it stays refused."""
         self._measure(seen)
         progress, now = seen.progress, self._clock.monotonic()
-        if now - progress.judged_at < self._times.patience_seconds / TRIALS:
+        patience = self._times.part_seconds if seen.command.committed else self._times.patience_seconds
+        if now - progress.judged_at < patience / TRIALS:
             return
         outcome = self._outcome(seen)
         refusal = self._refusal(seen, outcome)
@@ -302,7 +305,7 @@ class CommandExecutor:
         if (part := self._part(seen)) is not None and not self._surges(part[0]):
             self._commit(*part)
             return
-        if now - progress.refused_since >= self._times.patience_seconds:
+        if now - progress.refused_since >= patience:
             self._roll_back(seen, refusal)
 
     def _outcome(self, seen: _Pass) -> Outcome:

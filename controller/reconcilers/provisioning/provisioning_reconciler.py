@@ -66,6 +66,11 @@ BINDING_SECONDS = 5.0
 """kube-scheduler counts as busy this long after its last binding, or after a node with planned pods was initialized,
 and MOST_BINDING_SECONDS after the plan at most."""
 MOST_BINDING_SECONDS = 120.0
+FEW_LEFT = 0.05
+"""With no more than this share of the planned pods left, those whose nodes are initialized are planned for again if one
+of the others was bound elsewhere: kube-scheduler tries them for many seconds, and their room may be taken."""
+FEWEST_SECONDS = 2.0
+"""Between two such plans."""
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
@@ -134,6 +139,8 @@ class ProvisioningReconciler:
         self._under_way = LaunchesUnderWay(context.launcher)
         self._expected: dict[str, ExpectedPod] = {}
         """Planned pods that are not bound yet, by uid."""
+        self._most_expected = 0
+        """The most that they have been since there were none."""
         self._judge = PlanJudge(self.name, context.recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -236,16 +243,23 @@ class ProvisioningReconciler:
             self._bound_at = now
         self._count, self._starting = count, starting
         binding = now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
-        names = set(self._under_way.names)
-        for node in snapshot.nodes.values():
-            if node.takes_pods and (binding or not node.initialized):
-                names.update(names_of(node.node))
         if binding and now - self._nominated_at >= BINDING_SECONDS:
             self._nominated_at = now
             self._renew_nominations(snapshot)
-        if self._bound_elsewhere(snapshot) and not binding:
+        elsewhere, few = self._bound_elsewhere(snapshot), self._few_left(now)
+        if elsewhere and not binding:
             self._expected = {uid: each for uid, each in self._expected.items() if uid not in self._tied}
+        names, waits = set(self._under_way.names), binding and not (elsewhere and few)
+        for node in snapshot.nodes.values():
+            if node.takes_pods and (waits or not node.initialized):
+                names.update(names_of(node.node))
         return {uid for uid, each in self._expected.items() if each.node in names}
+
+    def _few_left(self, now: float) -> bool:
+        """Return whether most of the planned pods are bound, so that the others may be planned for again."""
+        left = len(self._expected)
+        self._most_expected = max(left, self._most_expected) if left else 0
+        return left <= FEW_LEFT * self._most_expected and now - self._planned_at >= FEWEST_SECONDS
 
     def _bound_elsewhere(self, snapshot: Snapshot) -> bool:
         """Forget the pods that are bound; return whether one was bound to another node than planned.

@@ -104,8 +104,9 @@ def parts(view: Snapshot, types: tuple[InstanceType, ...] = MARKET, options: Sol
 
 def method_input(view: Snapshot, types: tuple[InstanceType, ...] = MARKET, **fields: Any) -> MethodInput:
     """What a method decides on."""
-    everyone, simulator, gate = parts(view, types)
-    return MethodInput(simulator, gate, everyone, NOW, **fields)
+    everyone, simulator, _ = parts(view, types)
+    gate = Gate(view, fields.setdefault("now", NOW))
+    return MethodInput(simulator, gate, everyone, **fields)
 
 
 def look(

@@ -71,6 +71,14 @@ def test_where_nothing_changed_no_new_search_begins() -> None:
     assert reasons(decide(method, cluster(FULL, version=2), 401.0)) != ""
 
 
+def test_a_node_on_which_pods_were_expected_is_searched_when_they_are_not_any_more() -> None:
+    """That ends by time alone: nothing changes in the cluster."""
+    method, view = Consolidation(TIMES), cluster(replace(DEAR, nominated_until=NOW + 10.0))
+    assert removed(decide(method, view, 100.0)) == []
+    assert removed(decide(method, view, 111.0, now=NOW + 11.0)) == []
+    assert removed(decide(method, view, 126.0, now=NOW + 26.0)) == [["a"]]
+
+
 def test_nodes_that_a_guard_needs_stay_with_its_reason_and_nodes_held_back_without_any() -> None:
     method, required = Consolidation(TIMES), {"a": "it is to be on demand"}
     proposal = decide(method, cluster(DEAR), 100.0, required=required)

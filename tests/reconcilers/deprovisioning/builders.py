@@ -42,7 +42,9 @@ from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
 from tests.reconcilers.conftest import World
 
-QUICK = CommandTimes(ready_seconds=600.0, appear_seconds=1.0, patience_seconds=0.3, hold_back=BackoffTimes(60.0, 60.0))
+QUICK = CommandTimes(
+    ready_seconds=600.0, appear_seconds=1.0, patience_seconds=0.3, part_seconds=0.3, hold_back=BackoffTimes(60.0, 60.0)
+)
 
 
 @dataclass

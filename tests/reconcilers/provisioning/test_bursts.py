@@ -109,6 +109,17 @@ class Bursts:
             self.loop.reconcile(self.informers.snapshot())
             self.clock.advance(STEP_SECONDS)
 
+    def show_initialized(self) -> list[str]:
+        """Every launched node is Ready and initialized now; their names."""
+        launched, labels = self.informers.snapshot().nodes, {"karpenter.sh/provisioner-name": "default"}
+        kept: dict[str, dict[str, Any]] = {
+            name: {"uid": node.node.uid, "annotations": dict(node.node.annotations), "resourceVersion": "100"}
+            for name, node in launched.items()
+        }
+        labels["karpenter.sh/initialized"] = "true"
+        self.show("Node", [factories.node_object(name=name, labels=labels, **kept[name]) for name in launched])
+        return list(launched)
+
     def _count(self, requests: Iterable[Any], left: int) -> None:
         """Fill the launched nodes with what is left, the largest first; the others are empty. Then all is gone."""
         cores = (each.instance_types[each.offerings[0].instance_type].allocatable["cpu"] // 1000 for each in requests)
@@ -145,14 +156,7 @@ def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -
     bursts.show("Pod", pods)
     bursts.pass_for(12.0)
     assert bursts.plans == 1
-    launched = bursts.informers.snapshot().nodes
-    nodes, labels = list(launched), {"karpenter.sh/provisioner-name": "default", "karpenter.sh/initialized": "true"}
-    kept: dict[str, dict[str, Any]] = {
-        name: {"uid": node.node.uid, "annotations": dict(node.node.annotations), "resourceVersion": "100"}
-        for name, node in launched.items()
-    }
-    documents = [factories.node_object(name=name, labels=labels, **kept[name]) for name in nodes]
-    bursts.show("Node", documents)
+    nodes = bursts.show_initialized()
     bursts.pass_for(BINDING_SECONDS - IDLE_SECONDS)
     for number in range(60):
         pods[number] = changed(pods[number], spec={**pods[number]["spec"], "nodeName": nodes[number % len(nodes)]})
@@ -162,6 +166,30 @@ def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -
     assert bursts.plans == 1
     bursts.pass_for(BINDING_SECONDS + 2 * IDLE_SECONDS)
     assert bursts.plans > 1
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_the_last_pods_are_planned_for_again_at_once_if_others_may_have_taken_their_room(elsewhere: bool) -> None:
+    """All but two of 60 planned pods are bound. kube-scheduler tries those two for seconds, and binds one every other
+    second: they wait for it only where every other pod has come to the node that it was planned for."""
+    bursts = Bursts()
+    pods = [factories.pod_object(name=f"pod-{number:02}") for number in range(60)]
+    bursts.show("Pod", pods)
+    with capture_logs() as logs:
+        bursts.pass_for(4.0)
+    planned = {
+        pod: each["node"] for each in logs if each["event"] == "Pods have a node on its way" for pod in each["pods"]
+    }
+    nodes = bursts.show_initialized()
+    assert len(nodes) > 1
+    for number, pod in enumerate(pods[:58]):
+        node = planned[f"default/pod-{number:02}"]
+        if elsewhere and number == 0:
+            node = next(name for name in nodes if name != node)
+        pods[number] = changed(pod, spec={**pod["spec"], "nodeName": node})
+    bursts.show("Pod", pods)
+    bursts.pass_for(2 * IDLE_SECONDS)
+    assert bursts.plans == (2 if elsewhere else 1)
 
 
 @pytest.mark.parametrize("tied", [True, False])
