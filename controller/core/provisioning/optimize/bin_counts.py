@@ -46,12 +46,12 @@ class Work:
     that hold all units as far as patterns tell. refills: rounds of column generation for given bins.
     """
 
-    rows: int = 8
+    rows: int = 4
     columns: int = 500
     branches: int = 30
     tries: int = 10
-    states: int = 600
-    packings: int = 2
+    states: int = 3_000
+    packings: int = 1
     refills: int = 8
 
 

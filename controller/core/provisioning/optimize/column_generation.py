@@ -7,8 +7,9 @@ is worth more than its bin costs. By weak duality what they are worth is a lower
 
 A packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and
 the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly. Where
-the best is beyond Provisioners' limits, an integer program chooses among the patterns within them. What that does not
-prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the program's has not.
+there are too many item types for that, or the best is beyond Provisioners' limits, an integer program chooses among the
+patterns at hand. What that does not prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the
+program's has not.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
 
-MOST_LIMITED, LIMITED_BRANCHES = 150, 20
-"""Patterns in the integer program that keeps within limits, and its branches."""
+MOST_CHOSEN, BRANCHES = 150, 20
+"""Patterns in the integer program that chooses among those at hand, and its branches."""
 COUNTING = Work()
 
 
@@ -51,7 +52,7 @@ COUNTING = Work()
 class Effort:
     """Limits on work.
 
-    items: item types up to which a problem is small; with more, packings are bounded and not searched for. rounds: of
+    items: item types up to which a problem is small; with more, packings are not searched through. rounds: of
     column generation with branch and bound, for small problems and for others. priced: states of the branch and bound
     that finds patterns. patterns: the most in a search. searches: for each, the states of the branch and bound that
     lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins.
@@ -145,6 +146,8 @@ class ColumnGeneration:
         """Return the best bound and packing that patterns give."""
         self._generate()
         best = Searched(self.duals.least, self.most, None)
+        if not self.few:
+            best = self._chosen(best)
         starts = _product(self.wholes) if self.few and self.duals.worth.any() else None
         if starts is None:
             return best
@@ -152,7 +155,7 @@ class ColumnGeneration:
         for states, pairs in self.effort.searches:
             result = self._searched(starts, best, near, states, pairs)
             if result.packing is not None and not within_limits(self.problem, result.packing):
-                return self._within_limits(replace(best, least=max(best.least, result.least)))
+                return self._chosen(replace(best, least=max(best.least, result.least)))
             best = result
             if best.optimal:
                 return best
@@ -244,11 +247,11 @@ class ColumnGeneration:
         program.entries(available[group[of_existing] - self.types], used[of_existing], 1.0)
         return used, choices, cover, available
 
-    def _within_limits(self, best: Searched) -> Searched:
-        """Choose among the known patterns by an integer program, within Provisioners' limits."""
+    def _chosen(self, best: Searched) -> Searched:
+        """Return the better of `best` and what an integer program makes of the patterns at hand, within limits."""
         charge = np.concatenate([self.bins.charge[: self.types], self.duals.taken])
         reduced = charge[self.group] + self._surplus(self.units, self.group) - self.units @ self.duals.worth
-        near = np.argsort(reduced, kind="stable")[:MOST_LIMITED]
+        near = np.argsort(reduced, kind="stable")[:MOST_CHOSEN]
         near = near[reduced[near] < best.cost - self.duals.least]
         program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
         used, choices, _, _ = self._covering(program, near, dear)
@@ -256,7 +259,7 @@ class ColumnGeneration:
             takes = self.groups.takes[self.group[near], place]
             row = program.rows(np.full(1, -INFINITY), np.full(1, max(0.0, limit.left)))
             program.entries(np.repeat(row, len(near)), used, takes)
-        solution = program.solve_integers(LIMITED_BRANCHES)
+        solution = program.solve_integers(BRANCHES)
         if solution.values is None or solution.objective >= best.cost:
             return best
         times = np.rint(solution.values[used]).astype(np.int64)

@@ -106,6 +106,7 @@ class LinearProgram:
         solver.setOptionValue("mip_max_nodes", nodes)
         for costly in COSTLY:
             solver.setOptionValue(costly, False)
+        solver.setOptionValue("mip_heuristic_effort", 0.0)
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
         model = self._model()

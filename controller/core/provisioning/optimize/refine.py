@@ -49,13 +49,14 @@ SHARE_OF_BUDGET = 0.6
 """The part of the budget given out as work: the first plan takes time, too, and work only approximates time."""
 
 
-def refine(rounds: Rounds, limits: Limits, budget_seconds: float) -> Packer | None:
+def refine(rounds: Rounds, limits: Limits, budget_seconds: float, *, same_pods: bool = False) -> Packer | None:
     """Return a packer with the units packed again; None if that would leave more units out, or break a rule.
 
-    limits: of the pools before anything was planned. The caller compares the cost of the two plans.
+    limits: of the pools before anything was planned. same_pods: it places those that the first plan placed, and no
+    others. The caller compares the cost of the two plans.
     """
     packer = rounds.packer
-    asked = make_items(_leftovers(rounds), rounds.scale)
+    asked = [] if same_pods else make_items(_leftovers(rounds), rounds.scale)
     problem = BinPackingProblem(packer, asked)
     if not problem.item_types or (packer.table.count == packer.table.existing and not asked):
         return None

@@ -178,7 +178,10 @@ class _Batch:
             return None
         generation = ColumnGeneration(problem, self._load_prices(problem), wholes, self.most, self.effort)
         found = self._batch(problem, generation.searched(), limits)
-        return found if found.optimal else replace(found, more=partial(self._counted, generation, limits, found.least))
+        if found.optimal:
+            return found
+        searched = found.searched and generation.few
+        return replace(found, searched=searched, more=partial(self._counted, generation, limits, found.least))
 
     def _counted(self, generation: ColumnGeneration, limits: Limits, least: float, most: float) -> SmallBatch:
         """Return what numbers of bins prove and find."""

@@ -39,8 +39,8 @@ SAME = 1e-9
 """Two costs are equal up to this part of them."""
 NEAR = 1e-3
 """Part of the bound within which a plan's cost is near enough to it."""
-AFTER_SEARCH = 0.4
-"""Part of the budget that refinement has where whole packings were searched through."""
+OF_SMALL, AFTER_SEARCH = 0.3, 0.1
+"""Parts of the budget that refinement of a small batch has, and where whole packings were searched through."""
 
 
 def solve(
@@ -146,11 +146,13 @@ class Solver:
         if small is not None:
             least = small.least
             plan = self._tried(rounds, plan, small.packer)
-            budget *= AFTER_SEARCH if small.searched else 1.0
-        if not scarce and (least is None or not Proof(self._cost(plan), least).optimal):
-            # A small batch may be packed with other domains: refinement tries those of the first plan.
+            budget *= AFTER_SEARCH if small.searched else OF_SMALL
+        proven = least is not None and Proof(self._cost(plan), least).optimal
+        if not proven and not (scarce and small is None):
+            # A small batch may be packed with other domains: refinement tries those of the first plan. Where limits
+            # leave pods out, it is settled by now which.
             best, rounds.packer = rounds.packer, first
-            other = self._tried(rounds, plan, refine(rounds, compiled.limits(), budget))
+            other = self._tried(rounds, plan, refine(rounds, compiled.limits(), budget, same_pods=scarce))
             if other is plan:
                 rounds.packer = best
             plan = other

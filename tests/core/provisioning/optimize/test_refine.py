@@ -13,7 +13,13 @@ from controller.core.api import labels as keys
 from controller.core.api.pod import Pod
 from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.bound.lower_bound import bound
+from controller.core.provisioning.optimize.refine import refine
+from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.packing.rounds import shares
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
+from controller.core.provisioning.solver.compiled_problem import compile_problem
+from controller.core.provisioning.solver.solver import Solver
+from controller.core.provisioning.topology.allocation import PackingStyle
 from tests.core.provisioning.plans import FIRST, WEB, homes, judged, near, solved, spread
 from tests.core.provisioning.solver.test_against_reference import problems
 from tests.examples import examples
@@ -221,3 +227,31 @@ def test_the_same_problem_and_budget_give_the_same_plan(posed: SchedulingProblem
         provisioners=tuple(reversed(posed.provisioners)),
     )
     assert solve(shuffled, REFINED) == solve(posed, REFINED)
+
+
+def _placed(packer: Packer) -> dict[int, int]:
+    """Pods placed, by number of their class."""
+    placed: dict[int, int] = {}
+    for share in shares(packer):
+        number = share.allocation.bundle.pod_class.index
+        placed[number] = placed.get(number, 0) + share.units
+    return placed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_it_is_settled_which_pods_a_limit_admits_refinement_places_the_same(seed: int) -> None:
+    """With a free choice it would place others, or more of them."""
+    chance, pods = random.Random(seed), list[Pod]()
+    for _ in range(14):
+        requests = {"cpu": chance.choice(("500m", "900m", "1500m", "3")), "memory": chance.choice(("1Gi", "3Gi", "7Gi"))}
+        pods += pending_pods(chance.randint(1, 4), requests=requests)
+    catalog = [
+        instance_type(name=f"m{n}.large", cpu=n, memory=f"{gib}Gi", price=0.05 * n**0.9) for n, gib in ((2, 7), (6, 31))
+    ]
+    limited = provisioner(name="default", limits={"cpu": "24"})
+    compiled = compile_problem(problem(pending=pods, provisioners=[limited], catalog=catalog), REFINED)
+    rounds = Solver(compiled).attempt(PackingStyle())
+    before, refined = rounds.packer, refine(rounds, compiled.limits(), 1.0, same_pods=True)
+    assert sum(_placed(before).values()) < len(pods)
+    assert refined is not None
+    assert _placed(refined) == _placed(before)
