@@ -243,8 +243,8 @@ def test_where_it_is_settled_which_pods_a_limit_admits_refinement_places_the_sam
     """With a free choice it would place others, or more of them."""
     chance, pods = random.Random(seed), list[Pod]()
     for _ in range(14):
-        requests = {"cpu": chance.choice(("500m", "900m", "1500m", "3")), "memory": chance.choice(("1Gi", "3Gi", "7Gi"))}
-        pods += pending_pods(chance.randint(1, 4), requests=requests)
+        cpu, memory = chance.choice(("500m", "900m", "1500m", "3")), chance.choice(("1Gi", "3Gi", "7Gi"))
+        pods += pending_pods(chance.randint(1, 4), requests={"cpu": cpu, "memory": memory})
     catalog = [
         instance_type(name=f"m{n}.large", cpu=n, memory=f"{gib}Gi", price=0.05 * n**0.9) for n, gib in ((2, 7), (6, 31))
     ]
