@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,19 +18,17 @@ from controller.core.cloud import InstanceType
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.guards.headroom import headroom_pods, is_unit
 from controller.core.guards.spending import Guards, LaunchLimits
-from controller.core.machines.arrivals import with_arrivals
 from controller.core.machines.cluster_proof import NOT_YET, Standing
 from controller.core.machines.disk_pressure import with_learned_storage
 from controller.core.machines.launching import LaunchPolicy
-from controller.core.machines.on_their_way import ExpectedPod, names_of, stand_in_name
-from controller.core.machines.opening import expected_on, pending
+from controller.core.machines.on_their_way import stand_in_name
 from controller.core.provisioning import solve
 from controller.core.provisioning.batch_window import BatchTimes, BatchWindow
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.planned_ahead import NONE_UNTRIED, room_problem, untried, wanted, with_bound
 from controller.core.provisioning.pods_to_come import is_to_come, numbers_to_come, pods_to_come, still_to_come
-from controller.core.provisioning.problem import build, depends_on_pods, opted_out, waiting
+from controller.core.provisioning.problem import build, opted_out, waiting
 from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot
@@ -47,6 +44,7 @@ from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
 from controller.machines.launches_under_way import LaunchesUnderWay
 from controller.machines.plan_judge import PlanJudge
 from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.provisioning.expectations import Expectations
 from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
 from controller.reconcilers.provisioning.plan_record import PlanRecord
@@ -62,15 +60,6 @@ REGISTRATION_WORKERS = 30
 """Nodes that are created concurrently."""
 UNDER_WAY_SECONDS = 0.1
 """Between two passes during launches: a failed launch changes no object, and so does not wake the loop."""
-BINDING_SECONDS = 5.0
-"""kube-scheduler counts as busy this long after its last binding, or after a node with planned pods was initialized,
-and MOST_BINDING_SECONDS after the plan at most."""
-MOST_BINDING_SECONDS = 120.0
-FEW_LEFT = 0.05
-"""With no more than this share of the planned pods left, those whose nodes are initialized are planned for again if one
-of the others was bound elsewhere: kube-scheduler tries them for many seconds, and their room may be taken."""
-FEWEST_SECONDS = 2.0
-"""Between two such plans."""
 NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
@@ -112,20 +101,11 @@ class ProvisioningReconciler:
         self._held_back = ItemBackoff(self._clock, self.name, self._times.hold_back)
         self._failures: dict[tuple[str, int], str] = {}
         """Why the last launch of a Provisioner failed, while it is held back."""
-        self._count, self._bound_at, self._planned_at, self._nominated_at = 0, -math.inf, -math.inf, -math.inf
-        """How many pods were to be planned for; when they became fewer, were planned for and nominated last."""
-        self._starting: set[str] = set()
-        """Names of the nodes that are not initialized yet."""
         self._to_come = dict[str, range]()
         """Numbers of the pods that owners still have to make, by the owner's uid."""
         self._most_unplanned, self._grew_at = 0, -math.inf
         """The most pods to plan for in the open window, those to come included; when there were fewer last."""
-        self._elsewhere = False
-        """Whether a planned pod was bound to another node than planned."""
-        self._tied: frozenset[str] = frozenset()
-        """Planned pods whose placement depends on where other pods run, by uid."""
-        self._on_the_way: set[str] = set()
-        """Planned pods, by uid, whose nodes are on their way: a new plan leaves them where they are."""
+        self._expected = Expectations()
         self._plans = PlanLog(self.name)
         self._guards = GuardEvents(self._events, self._ledger.recorder)
         self._headroom_at = self._clock.monotonic()
@@ -137,10 +117,6 @@ class ProvisioningReconciler:
         registrations = context.executors.executor("register", REGISTRATION_WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, launches, context.stop, registrations)
         self._under_way = LaunchesUnderWay(context.launcher)
-        self._expected: dict[str, ExpectedPod] = {}
-        """Planned pods that are not bound yet, by uid."""
-        self._most_expected = 0
-        """The most that they have been since there were none."""
         self._judge = PlanJudge(self.name, context.recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
@@ -158,9 +134,10 @@ class ProvisioningReconciler:
         now, times = self._clock.monotonic(), self._batch_times()
         self._expect_arrivals(snapshot)
         triggers = self._triggers(snapshot)
-        before, self._on_the_way = self._on_the_way, self._on_their_way(snapshot, len(triggers), now)
-        self._window = self._window.forget((before - self._on_the_way) & triggers)
-        self._window = self._window.observe(now, triggers, times, self._on_the_way)
+        not_any_more = self._expected.observe(snapshot, len(triggers), self._under_way.names, now)
+        self._renew_nominations(snapshot, now)
+        self._window = self._window.forget(not_any_more & triggers)
+        self._window = self._window.observe(now, triggers, times, self._expected.on_the_way)
         closes_at = self._closes_at(len(triggers), times, now)
         self._planning.unplanned = closes_at is not None
         first = (
@@ -177,7 +154,7 @@ class ProvisioningReconciler:
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         self._schedule(self._teach_state(snapshot, view), view)
-        self._planned_at = self._nominated_at = self._clock.monotonic()
+        self._expected.planned(self._clock.monotonic())
         self._planning.unplanned, self._planning.launching = False, self._under_way.tokens
         self._scheduled = True
         return 0.0
@@ -202,8 +179,8 @@ class ProvisioningReconciler:
         before = self._to_come
         self._to_come = numbers_to_come(snapshot) if self._plans_ahead_of_owners() else {}
         if before or self._to_come:
-            self._expected = with_arrivals(self._expected, snapshot.unbound, self._to_come)
-            self._planning.expected = dict(self._expected)
+            self._expected.arrive(snapshot.unbound, self._to_come)
+            self._planning.expected = dict(self._expected.pods)
 
     def _closes_at(self, count: int, times: BatchTimes, now: float) -> float | None:
         """Return when the window closes: earlier where pods to come are known, and no others join them.
@@ -229,60 +206,15 @@ class ProvisioningReconciler:
             return pods
         pending, is_open = untried(snapshot), self._window.opened_at is not None
         pods.update(pod.uid for pod in pending.ahead)
-        pods.update(pod.uid for pod in pending.others if is_open or pod.uid in self._expected)
+        pods.update(pod.uid for pod in pending.others if is_open or pod.uid in self._expected.pods)
         return pods
 
-    def _on_their_way(self, snapshot: Snapshot, count: int, now: float) -> set[str]:
-        """Return the uids of pods that are expected on a node that is being launched or still starts.
-
-        count: pods to plan for. While they become fewer, kube-scheduler is still binding: pods expected on initialized
-        nodes wait for it too, and the nodes stay nominated.
-        """
-        starting = {node.name for node in snapshot.nodes.values() if node.takes_pods and not node.initialized}
-        if count < self._count or not self._starting <= starting:
-            self._bound_at = now
-        self._count, self._starting = count, starting
-        binding = now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
-        if binding and now - self._nominated_at >= BINDING_SECONDS:
-            self._nominated_at = now
-            self._renew_nominations(snapshot)
-        elsewhere, few = self._bound_elsewhere(snapshot), self._few_left(now)
-        if elsewhere and not binding:
-            self._expected = {uid: each for uid, each in self._expected.items() if uid not in self._tied}
-        names, waits = set(self._under_way.names), binding and not (elsewhere and few)
-        for node in snapshot.nodes.values():
-            if node.takes_pods and (waits or not node.initialized):
-                names.update(names_of(node.node))
-        return {uid for uid, each in self._expected.items() if each.node in names}
-
-    def _few_left(self, now: float) -> bool:
-        """Return whether most of the planned pods are bound, so that the others may be planned for again."""
-        left = len(self._expected)
-        self._most_expected = max(left, self._most_expected) if left else 0
-        return left <= FEW_LEFT * self._most_expected and now - self._planned_at >= FEWEST_SECONDS
-
-    def _bound_elsewhere(self, snapshot: Snapshot) -> bool:
-        """Forget the pods that are bound; return whether one was bound to another node than planned.
-
-        Then affinity, spread or a volume may exclude the nodes that others were planned for.
-        """
-        for uid, each in list(self._expected.items()):
-            pod = snapshot.pods.get(each.key)
-            if is_to_come(each.key):
-                continue
-            if pod is None or pod.uid != uid or pod.node_name:
-                del self._expected[uid]
-                node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
-                self._elsewhere |= node is not None and each.node not in names_of(node.node)
-        return self._elsewhere
-
-    def _renew_nominations(self, snapshot: Snapshot) -> None:
-        """Let the nodes of the last plan stay nominated: the scheduler may bind any of the pods to any of them."""
-        planned = {each.node for each in self._expected.values()}
-        waiting = [pod for pod in snapshot.unbound if pod.uid in self._expected]
-        names = [node.name for node in snapshot.nodes.values() if not planned.isdisjoint(names_of(node.node))]
-        until = self._clock.now() + self._nomination_seconds()
-        self._informers.submit(partial(_nominate_nodes, names=names, until=until, pods=waiting[:1]))
+    def _renew_nominations(self, snapshot: Snapshot, now: float) -> None:
+        """Let the nodes of the last plan stay nominated while kube-scheduler binds."""
+        names, waiting = self._expected.nominations(snapshot, now)
+        if names:
+            until = self._clock.now() + self._nomination_seconds()
+            self._informers.submit(partial(_nominate_nodes, names=names, until=until, pods=waiting[:1]))
 
     def _nomination_seconds(self) -> float:
         return max(10.0, 2 * self._settings.current.batch_max_duration_seconds)  # Karpenter v0.27's nomination window
@@ -361,10 +293,7 @@ class ProvisioningReconciler:
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(record, pods, reason)
-        self._expected = {uid: each for uid, each in self._expected.items() if uid in self._on_the_way}
-        self._elsewhere = False
-        self._tied &= self._on_the_way
-        self._tied |= {pod.uid for pod in problem.pending if depends_on_pods(pod)}
+        self._expected.plan_anew(problem.pending)
         for each in plan.existing:
             self._expect(problem.snapshot, each.node, each.pods)
         for placement in plan.existing:
@@ -387,7 +316,7 @@ class ProvisioningReconciler:
         """Build the problem of all pods to plan for; return it with the keys of those that are planned ahead."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
         to_come = {pod.key: pod for pod in pods_to_come(staged)} if self._plans_ahead_of_owners() else {}
-        placed = self._planned_before(staged, to_come)
+        placed = self._expected.placed(staged, to_come)
         pods = untried(staged).without(placed.values()) if self._plans_ahead() else NONE_UNTRIED
         come_later = {key: to_come.pop(key) for key in chain.from_iterable(placed.values()) if key in to_come}
         staged = with_bound(replace(staged, pods=FrozenMap({**staged.pods, **come_later})), placed)
@@ -403,16 +332,6 @@ class ProvisioningReconciler:
         if to_come:
             staged = replace(staged, pods=FrozenMap({**staged.pods, **to_come}))
         return build(staged, view.types, pods=wanted_now, skipped=skipped), frozenset(pod.key for pod in ahead)
-
-    def _planned_before(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
-        """Return the pods whose nodes are on their way, by node, as the last plan has them."""
-        coming = {uid: each for uid, each in self._expected.items() if uid in self._on_the_way}
-        here = expected_on((node.node for node in snapshot.nodes.values()), coming)
-        placed: defaultdict[str, list[PodKey]] = defaultdict(list)
-        for pods in (snapshot.pods, to_come):
-            for _, pod, node in pending(here, pods):
-                placed[node].append(pod.key)
-        return placed
 
     def _gone(self, plan: SchedulingPlan, problem: SchedulingProblem) -> frozenset[PodKey]:
         """Return the pods on new nodes that stopped waiting while the plan was computed."""
@@ -447,13 +366,12 @@ class ProvisioningReconciler:
         for launch in prepared.launches:
             self._expect(snapshot, stand_in_name(launch.request.token), launch.planned.pods)
         jobs = self._pipeline.begin(prepared.launches, partial(self._launched, snapshot, record))
-        self._planning.expected = dict(self._expected)
+        self._planning.expected = dict(self._expected.pods)
         self._under_way.add(prepared.launches, jobs, now, partial(self._launch_failed, record))
         self._under_way.settle()  # without threads, all have ended
 
     def _expect(self, snapshot: Snapshot, node: str, pods: Sequence[PodKey]) -> None:
-        known = (snapshot.pods[key] for key in pods if key in snapshot.pods and not is_unit(key))
-        self._expected.update((pod.uid, ExpectedPod(pod.key, node)) for pod in known)
+        self._expected.expect(node, (snapshot.pods[key] for key in pods if key in snapshot.pods and not is_unit(key)))
 
     def _launched(self, snapshot: Snapshot, record: PlanRecord, launch: Launch, outcome: LaunchOutcome) -> None:
         planned, provisioner = launch.planned, launch.request.provisioner
@@ -469,10 +387,7 @@ class ProvisioningReconciler:
     def _launch_failed(self, record: PlanRecord, launch: Launch, error: BaseException) -> None:
         """Report the failure; where capacity was lacking, the pods that were to run there are retried at once."""
         planned, provisioner = launch.planned, launch.request.provisioner
-        name = stand_in_name(launch.request.token)
-        pods = [uid for uid, each in self._expected.items() if each.node == name]
-        for uid in pods:
-            del self._expected[uid]
+        pods = self._expected.launch_failed(stand_in_name(launch.request.token))
         if not isinstance(error, NodelessError):
             self._log.error("Launch failed with an unexpected error", provisioner=provisioner.name, exc_info=error)
             self._skip(record, planned.pods, f"Launch failed: {type(error).__name__}: {error}")

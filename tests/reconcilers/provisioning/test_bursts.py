@@ -16,7 +16,8 @@ from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
-from controller.reconcilers.provisioning.provisioning_reconciler import BINDING_SECONDS, ProvisioningReconciler
+from controller.reconcilers.provisioning.expectations import BINDING_SECONDS
+from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
 from controller.runtime.metrics import SCHEDULING_DURATION
 from controller.telemetry.registry import Metrics
 from tests import factories

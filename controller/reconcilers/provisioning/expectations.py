@@ -1,0 +1,138 @@
+"""Where the last plan has the pods that are not bound yet, and which of them wait for nodes on their way.
+
+A pod whose node is being launched or still starts is not planned for again. Nor is one whose node is initialized, as
+long as kube-scheduler binds pods: it may not have come to that one yet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from math import inf
+
+from controller.core.api.pod import Pod, PodKey
+from controller.core.machines.arrivals import with_arrivals
+from controller.core.machines.on_their_way import ExpectedPod, names_of
+from controller.core.machines.opening import expected_on, pending
+from controller.core.provisioning.pods_to_come import is_to_come
+from controller.core.provisioning.problem import depends_on_pods
+from controller.core.state.snapshot import Snapshot
+
+BINDING_SECONDS = 5.0
+"""kube-scheduler counts as binding this long after its last binding, or after a node with planned pods was initialized,
+and MOST_BINDING_SECONDS after the plan at most."""
+MOST_BINDING_SECONDS = 120.0
+FEW_LEFT = 0.05
+"""With no more than this share of the planned pods left, those whose nodes are initialized are planned for again if one
+of the others was bound elsewhere: kube-scheduler tries them for many seconds, and their room may be taken."""
+FEWEST_SECONDS = 2.0
+"""Between two such plans."""
+
+
+class Expectations:
+    """Times are seconds of a monotonic clock. `pods`: planned pods that are not bound yet, by uid.
+
+    `on_the_way`: the uids of those that wait for nodes on their way: a new plan leaves them where they are.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, ExpectedPod] = {}
+        self.on_the_way: frozenset[str] = frozenset()
+        self._most = 0
+        """The most that they have been since there were none."""
+        self._tied: frozenset[str] = frozenset()
+        """Those whose placement depends on where other pods run, by uid."""
+        self._elsewhere = False
+        """Whether one was bound to another node than planned."""
+        self._count, self._starting = 0, frozenset[str]()
+        """How many pods were to be planned for, and names of the nodes that were not initialized."""
+        self._planned_at = self._bound_at = self._renewed_at = -inf
+        """When a plan was made, the pods to plan for became fewer, and the nominations were renewed, last."""
+
+    def arrive(self, unbound: Iterable[Pod], to_come: Mapping[str, range]) -> None:
+        """Expect pods that have come since the plan where they were planned for (see `with_arrivals`)."""
+        self.pods = with_arrivals(self.pods, unbound, to_come)
+
+    def observe(self, snapshot: Snapshot, count: int, launching: Collection[str], now: float) -> frozenset[str]:
+        """Look which nodes are on their way; return the uids of the pods that waited for one before, and do not now.
+
+        count: pods to plan for. While they become fewer, kube-scheduler binds. launching: names of stand-ins.
+        """
+        starting = frozenset(n.name for n in snapshot.nodes.values() if n.takes_pods and not n.initialized)
+        if count < self._count or not self._starting <= starting:
+            self._bound_at = now
+        self._count, self._starting = count, starting
+        self._forget_bound(snapshot)
+        binding = self._binding(now)
+        if self._elsewhere and not binding:
+            # Affinity, spread or a volume may exclude the nodes that they were planned for.
+            self.pods = {uid: each for uid, each in self.pods.items() if uid not in self._tied}
+        waits = binding and not (self._elsewhere and self._few_left(now))
+        names = set(launching)
+        for node in snapshot.nodes.values():
+            if node.takes_pods and (waits or not node.initialized):
+                names.update(names_of(node.node))
+        before, self.on_the_way = self.on_the_way, frozenset(u for u, each in self.pods.items() if each.node in names)
+        return before - self.on_the_way
+
+    def nominations(self, snapshot: Snapshot, now: float) -> tuple[list[str], list[Pod]]:
+        """Return the names of nodes that have to stay nominated, and the pods expected on them, if it is time for that.
+
+        kube-scheduler may bind any of the pods to any of the nodes.
+        """
+        if not self._binding(now) or now - self._renewed_at < BINDING_SECONDS:
+            return [], []
+        self._renewed_at = now
+        planned = {each.node for each in self.pods.values()}
+        names = [node.name for node in snapshot.nodes.values() if not planned.isdisjoint(names_of(node.node))]
+        return names, [pod for pod in snapshot.unbound if pod.uid in self.pods]
+
+    def plan_anew(self, pods: Iterable[Pod]) -> None:
+        """Forget what the last plan says of pods that do not wait for nodes on their way; `pods`: of the new plan."""
+        self.pods = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
+        self._elsewhere = False
+        self._tied &= self.on_the_way
+        self._tied |= {pod.uid for pod in pods if depends_on_pods(pod)}
+
+    def expect(self, node: str, pods: Iterable[Pod]) -> None:
+        """Expect the pods on a node, by its name or that of its stand-in."""
+        self.pods.update((pod.uid, ExpectedPod(pod.key, node)) for pod in pods)
+
+    def planned(self, now: float) -> None:
+        """Note that a plan was made, and its nodes nominated."""
+        self._planned_at = self._renewed_at = now
+
+    def launch_failed(self, stand_in: str) -> list[str]:
+        """Forget the pods that were expected on the node; return their uids."""
+        uids = [uid for uid, each in self.pods.items() if each.node == stand_in]
+        for uid in uids:
+            del self.pods[uid]
+        return uids
+
+    def placed(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
+        """Return the pods that wait for nodes on their way, pods to come included, by node."""
+        coming = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
+        here = expected_on((node.node for node in snapshot.nodes.values()), coming)
+        placed: defaultdict[str, list[PodKey]] = defaultdict(list)
+        for pods in (snapshot.pods, to_come):
+            for _, pod, node in pending(here, pods):
+                placed[node].append(pod.key)
+        return placed
+
+    def _binding(self, now: float) -> bool:
+        return now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
+
+    def _few_left(self, now: float) -> bool:
+        return len(self.pods) <= FEW_LEFT * self._most and now - self._planned_at >= FEWEST_SECONDS
+
+    def _forget_bound(self, snapshot: Snapshot) -> None:
+        """Forget the pods that are bound or gone, and note whether one was bound to another node than planned."""
+        for uid, each in list(self.pods.items()):
+            pod = snapshot.pods.get(each.key)
+            if is_to_come(each.key):
+                continue
+            if pod is None or pod.uid != uid or pod.node_name:
+                del self.pods[uid]
+                node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
+                self._elsewhere |= node is not None and each.node not in names_of(node.node)
+        self._most = max(len(self.pods), self._most) if self.pods else 0
