@@ -25,8 +25,10 @@ from tests import factories
 
 NOW = 1_700_000_000.0
 GPU = "nvidia.com/gpu"
-FREELY = DisruptionPolicy(consolidation=True, budgets=parse_budgets('[{"nodes": "100%"}]'))
-"""Consolidation is on, and all nodes may leave at the same time."""
+FREELY = DisruptionPolicy(
+    consolidation=True, budgets=parse_budgets('[{"nodes": "100%"}]'), consolidation_threshold=0.25
+)
+"""Consolidation is on, all nodes may leave at the same time, and what is saved has to be worth a quarter of the moves."""
 
 
 def owner(**fields: Any) -> Provisioner:

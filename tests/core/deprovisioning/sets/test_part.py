@@ -28,7 +28,7 @@ def part_of(
     waiting: Iterable[Pod] = (),
 ) -> Part | None:
     """The part of a command on record for `removed`, of which `refused` are held."""
-    names, policy = set(removed), replace(FREELY, consolidation_threshold=threshold)
+    names, policy = set(removed), FREELY if threshold is None else replace(FREELY, consolidation_threshold=threshold)
     cordoned = [
         replace(each, node=replace(each.node, unschedulable=True)) if each.name in names else each for each in nodes
     ]
