@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from controller.core.scheduling.requirements import Requirement, Requirements
 Object = dict[str, Any]
 DAY_FILE = "day.json"
 PROVISIONER = "day"
+FACTORS, DRIFT = (0.7, 1.3), (0.9, 1.1)
+"""Of replicas in days that are varied: the least and the most of a Deployment's factor, and from phase to phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,21 @@ def shortened(day: Day, share: float, speed: float) -> Day:
         for phase in day.phases
     )
     return replace(day, phases=phases, ends_at=day.ends_at / speed)
+
+
+def varied(day: Day, seed: int) -> Day:
+    """The day with other numbers of replicas, drawn from the seed: each Deployment's by a factor of its own, and a
+    little from phase to phase. Where they stay the same from one phase to the next, they do so here."""
+    chance = random.Random(seed)
+    factors = {name: chance.uniform(*FACTORS) for name in day.phases[0].replicas}
+    phases = list[Phase]()
+    for number, phase in enumerate(day.phases):
+        replicas = {name: round(n * factors[name] * chance.uniform(*DRIFT)) for name, n in phase.replicas.items()}
+        if number:
+            before = day.phases[number - 1].replicas
+            replicas |= {name: phases[-1].replicas[name] for name, n in phase.replicas.items() if before[name] == n}
+        phases.append(replace(phase, replicas=replicas))
+    return replace(day, phases=tuple(phases))
 
 
 def pool(annotations: Mapping[str, str] | None = None) -> Object:

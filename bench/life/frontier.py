@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from bench.curve import COLOURS, HEIGHT, MARGIN, WIDTH
-from bench.life.day import Day
+from bench.life.day import Day, varied
 from bench.life.optimum import optimum
 from bench.life.report import bound_dollars, ratios
 from bench.life.run import live
@@ -21,7 +21,8 @@ HEAD = f"""# Money against moves
 that trade money against moves, each alone changed from its default: the annotation
 `karpenter.sh/consolidation-threshold` (share of the cost saved over share of the pods moved, the least that a removal
 must reach; default {DEFAULT_THRESHOLD:g}) and the settings `nodeCostPerHour` (default 0.02), `podDeletionCost`,
-`onDemandTaint` and `placeAsPlanned`. Means of three lives each, with other draws of kube-scheduler among equal nodes.
+`onDemandTaint` and `placeAsPlanned`. Means over the day and, with `--draws`, days with 0.7 to 1.3 times its replicas,
+each Deployment by its own factor: single days differ from each other by chance more than the settings do.
 Why the defaults are what they are: [ADR 77](../adr/0077-sets-go-in-part.md),
 [79](../adr/0079-on-demand-nodes-are-left-to-pods-that-need-them.md),
 [84](../adr/0084-pods-are-placed-as-planned.md).
@@ -68,20 +69,21 @@ class Point:
 
 
 def points(days: Sequence[Day], choices: Sequence[Choice] = CHOICES, draws: int = 1) -> Iterator[Point]:
-    """Every day under every choice, lived `draws` times with other draws among equal nodes."""
+    """Every day under every choice: as it is, and varied until there are `draws` of it."""
     for day in days:
-        optima = [optimum(day, phase) for phase in day.phases]
+        drawn = [day, *(varied(day, seed) for seed in range(2, draws + 1))]
+        optima = [[optimum(each, phase) for phase in each.phases] for each in drawn]
         for choice in choices:
             lives = [
-                live(day, seed=seed, provisioner=choice.annotations, settings=choice.settings)
-                for seed in range(1, draws + 1)
+                live(each, seed=seed, provisioner=choice.annotations, settings=choice.settings)
+                for seed, each in enumerate(drawn, start=1)
             ]
             yield Point(
                 day=day.name,
                 choice=choice,
                 evictions=mean(each.evictions for each in lives),
-                ratio=mean(each.dollars / bound_dollars(each, optima) for each in lives),
-                worst_end=mean(max(ratios(each, optima)) for each in lives),
+                ratio=mean(each.dollars / bound_dollars(each, own) for each, own in zip(lives, optima, strict=True)),
+                worst_end=mean(max(ratios(each, own)) for each, own in zip(lives, optima, strict=True)),
                 wait=mean(each.wait_max for each in lives),
                 machines=mean(each.most_machines for each in lives),
                 launched=mean(each.launched for each in lives),

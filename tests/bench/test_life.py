@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from bench.life.day import Day
+from bench.life.day import Day, varied
 from bench.life.made_up import made_up
 from bench.life.optimum import optimum
 from bench.life.report import ratios, table
@@ -48,3 +49,15 @@ def test_no_fleet_undercuts_the_bound(day: Day, lived: Lived) -> None:
     assert all(ratio >= 1.0 for ratio in ratios(lived, optima))
     assert all(each.fresh >= each.bound for each in optima)
     assert f"| {lived.evictions}; {lived.refused_evictions} |" in table(lived, optima, {})
+
+
+def test_a_varied_day_changes_where_the_day_does() -> None:
+    day = made_up(SEED, pods=200)
+    other = varied(day, 2)
+    assert other == varied(day, 2)
+    steps = list(pairwise(zip(day.phases, other.phases, strict=True)))
+    assert any(phase.replicas != own.replicas for _, (phase, own) in steps)
+    for (before, own_before), (phase, own) in steps:
+        kept = [name for name, count in phase.replicas.items() if count in (0, before.replicas[name])]
+        assert all(own.replicas[name] in (0, own_before.replicas[name]) for name in kept)
+        assert all((own.replicas[name] == 0) == (count == 0) for name, count in phase.replicas.items() if count > 1)

@@ -28,7 +28,7 @@ GPU = "nvidia.com/gpu"
 FREELY = DisruptionPolicy(
     consolidation=True, budgets=parse_budgets('[{"nodes": "100%"}]'), consolidation_threshold=0.25
 )
-"""Consolidation is on, all nodes may leave at the same time, and what is saved has to be worth a quarter of the moves."""
+"""Consolidation is on, all nodes may leave together, and what is saved has to be worth a quarter of the moves."""
 
 
 def owner(**fields: Any) -> Provisioner:
