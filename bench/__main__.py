@@ -294,7 +294,7 @@ def _real_day(lives: Day) -> dict[str, Any]:
 @click.option("--seed", "seeds", type=int, multiple=True, help="Days made up from these seeds, beside DAY.")
 @click.option("--pods", default=200, show_default=True, help="Of the first phase of a day that is made up.")
 @click.option("--only", "names", multiple=True, help="Of the choices; all without it.")
-@click.option("--draws", default=3, show_default=True, help="Lives under each choice: the day, and days with other numbers of replicas.")
+@click.option("--draws", default=3, show_default=True, help="Days a choice: one as it is, others varied.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), help="Write life-frontier.svg and .md here.")
 def frontier(
     day: Path | None, seeds: tuple[int, ...], pods: int, names: tuple[str, ...], draws: int, into: Path | None
