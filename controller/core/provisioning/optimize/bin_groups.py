@@ -14,7 +14,7 @@ import numpy as np
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK
-from controller.core.provisioning.optimize.linear_program import INFINITY
+from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 TOLERANCE = 1e-7
@@ -119,6 +119,52 @@ def first_worth(problem: BinPackingProblem, bins: BinGroups, prices: Floats) -> 
     fits = bins.allowed & (problem.requests <= bins.capacity[:, None, :] + SLACK).all(axis=2)
     cost = np.where(fits[: bins.types], shares * bins.price[: bins.types, None], np.inf).min(axis=0, initial=np.inf)
     return np.asarray(np.where(np.isfinite(cost), cost, 1.0))
+
+
+def of_equal_the_cheapest(rows: Floats, cost: Floats) -> Ints:
+    """Return, of equal rows, the number of the one that costs least."""
+    if not len(rows):
+        return np.zeros(0, dtype=np.int64)
+    same = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((cost, same))
+    same = same[order]
+    return np.asarray(order[np.concatenate([[True], same[1:] != same[:-1]])])
+
+
+def cover_by_patterns(
+    program: LinearProgram, units: Floats, cost: Floats, counts: Floats, dear: float
+) -> tuple[Ints, Ints]:
+    """Let bins with patterns cover units; return the columns of patterns (P) and the rows of item types (D).
+
+    units: P x D. cost: $/hour of each pattern. counts: D. dear: $/hour of a unit that is left out.
+    """
+    used = program.columns(cost)
+    missing = program.columns(np.full(len(counts), dear))
+    cover = program.rows(counts, np.full(len(counts), INFINITY))
+    program.matrix(cover, used, units)
+    program.entries(cover, missing, 1.0)
+    return used, cover
+
+
+def use_existing_once(program: LinearProgram, bins: BinGroups, used: Ints, group: Ints, available: Floats) -> Ints:
+    """Use no more existing nodes of each group than there are; return the rows of these groups.
+
+    used: P columns of patterns. group: P, the bins of each. available: G.
+    """
+    existing = program.rows(np.full(len(available) - bins.types, -INFINITY), available[bins.types :])
+    of_existing = np.flatnonzero(group >= bins.types)
+    program.entries(existing[group[of_existing] - bins.types], used[of_existing], 1.0)
+    return existing
+
+
+def keep_within_limits(program: LinearProgram, used: Ints, takes: Floats, lefts: Floats) -> Ints:
+    """Let what is used (P columns) take no more of the limits than is left (L); return the rows of the limits.
+
+    takes: P x L.
+    """
+    rows = program.rows(np.full(len(lefts), -INFINITY), np.maximum(lefts, 0.0))
+    program.matrix(rows, used, takes)
+    return rows
 
 
 def within_limits(problem: BinPackingProblem, packing: Packing) -> bool:

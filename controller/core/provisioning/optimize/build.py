@@ -162,7 +162,7 @@ class Builder:
         """Return the bins so far, new ones in the cheapest bin type that holds their units."""
         # Copies of a node share one array of units, and so the search for their bin type.
         types = {id(one.units): one for one in self.bins if not one.existing}
-        cheapest = {key: self._cheapest_type(one) for key, one in types.items()}
+        cheapest = {key: cheapest_type(self.problem, one.units, one.number) for key, one in types.items()}
         bins = [one if one.existing else Bin(False, cheapest[id(one.units)], one.units) for one in self.bins]
         return Packing(bins, self.counts)
 
@@ -229,15 +229,6 @@ class Builder:
             supply = Supply(problem.units.some(active), counts[active], prices.worth_in_gaps[active])
             taken[active] = fill(bins, supply, strategy, self.work)[0]
         return taken
-
-    def _cheapest_type(self, one: Bin) -> int:
-        """Return the cheapest bin type that holds the bin's units and takes no more of any limit than its own."""
-        problem = self.problem
-        holds = (problem.capacity >= one.units @ problem.requests - SLACK).all(axis=1)
-        holds &= problem.allowed[:, one.units > 0].all(axis=1)
-        for limit in problem.limits:
-            holds &= limit.takes <= limit.takes[one.number]
-        return int(np.argmin(np.where(holds, problem.price, np.inf)))
 
     def _add_new(self, number: int, units: Floats, copies: int) -> None:
         """Add equal new nodes of a bin type with these units (D) each."""
@@ -335,6 +326,15 @@ class Builder:
         ratio = np.minimum(prices.reach[usable], rest) / prices.cost[bin_types[usable]]
         picked = usable[np.argsort(-ratio, kind="stable")[: self.pace.candidates]]
         return bin_types[picked], prices.bin_type_prices[picked]
+
+
+def cheapest_type(problem: BinPackingProblem, units: Floats, number: int) -> int:
+    """Return the cheapest bin type that holds these units (D) and takes no more of any limit than bin type `number`."""
+    holds = (problem.capacity >= units @ problem.requests - SLACK).all(axis=1)
+    holds &= problem.allowed[:, units > 0].all(axis=1)
+    for limit in problem.limits:
+        holds &= limit.takes <= limit.takes[number]
+    return int(np.argmin(np.where(holds, problem.price, np.inf)))
 
 
 def _mixed(count: int) -> Ints:

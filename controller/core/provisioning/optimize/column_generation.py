@@ -20,12 +20,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.core.provisioning.optimize.bin_counts import CLOSE, BinCounts, Work
-from controller.core.provisioning.optimize.bin_groups import BinGroups, find_bins, first_worth, within_limits
+from controller.core.provisioning.optimize.bin_groups import (
+    BinGroups,
+    cover_by_patterns,
+    find_bins,
+    first_worth,
+    keep_within_limits,
+    of_equal_the_cheapest,
+    use_existing_once,
+    within_limits,
+)
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
-from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
+from controller.core.provisioning.optimize.linear_program import LinearProgram
 from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
 from controller.core.provisioning.optimize.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -230,21 +239,14 @@ class ColumnGeneration:
 
         Return the columns of patterns and, part by part, of end states; the rows of item types and of existing nodes.
         """
-        counts, units, group, choices = self.problem.counts, self.units[patterns], self.group[patterns], list[Ints]()
-        used = program.columns(self._cost(units, group))
-        missing = program.columns(np.full(len(counts), dear))
-        cover = program.rows(np.zeros(len(counts)), np.full(len(counts), INFINITY))
-        program.matrix(cover, used, units)
-        program.entries(cover, missing, 1.0)
+        units, group, choices = self.units[patterns], self.group[patterns], list[Ints]()
+        used, cover = cover_by_patterns(program, units, self._cost(units, group), np.zeros(units.shape[1]), dear)
         for states in self.wholes:
             chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
             program.matrix(cover, chosen, -states.astype(np.float64))
             program.entries(np.repeat(one, len(states)), chosen, 1.0)
             choices.append(chosen)
-        existing = self.groups.available[self.types :]
-        available = program.rows(np.full(len(existing), -INFINITY), existing)
-        of_existing = np.flatnonzero(group >= self.types)
-        program.entries(available[group[of_existing] - self.types], used[of_existing], 1.0)
+        available = use_existing_once(program, self.groups, used, group, self.groups.available)
         return used, choices, cover, available
 
     def _chosen(self, best: Searched) -> Searched:
@@ -255,10 +257,8 @@ class ColumnGeneration:
         near = near[reduced[near] < best.cost - self.duals.least]
         program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
         used, choices, _, _ = self._covering(program, near, dear)
-        for place, limit in enumerate(self.problem.limits):
-            takes = self.groups.takes[self.group[near], place]
-            row = program.rows(np.full(1, -INFINITY), np.full(1, max(0.0, limit.left)))
-            program.entries(np.repeat(row, len(near)), used, takes)
+        lefts = np.array([limit.left for limit in self.problem.limits])
+        keep_within_limits(program, used, self.groups.takes[self.group[near]], lefts)
         solution = program.solve_integers(BRANCHES)
         if solution.values is None or solution.objective >= best.cost:
             return best
@@ -320,7 +320,7 @@ class ColumnGeneration:
         And the least reduced cost ($/hour) of those that are left out, beside those that are missing in the list.
         """
         new, most = np.flatnonzero(listed.group < self.types), self.effort.patterns
-        new = new[_cheapest(listed.units[new], listed.reduced[new])]
+        new = new[of_equal_the_cheapest(listed.units[new], listed.reduced[new])]
         if len(new) <= most:
             return new, listed.missing
         new = new[np.argsort(listed.reduced[new], kind="stable")]
@@ -397,13 +397,3 @@ def _product(wholes: Sequence[Ints]) -> Ints | None:
     for states in wholes[1:]:
         product = (product[:, None, :] + states[None]).reshape(-1, states.shape[1])
     return product
-
-
-def _cheapest(units: Floats, reduced: Floats) -> Ints:
-    """Return, of equal patterns, the one with the least reduced cost."""
-    if not len(units):
-        return np.zeros(0, dtype=np.int64)
-    same = np.unique(units, axis=0, return_inverse=True)[1].reshape(-1)
-    order = np.lexsort((reduced, same))
-    same = same[order]
-    return np.asarray(order[np.concatenate([[True], same[1:] != same[:-1]])])

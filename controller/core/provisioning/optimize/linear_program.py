@@ -121,9 +121,14 @@ class LinearProgram:
         values = np.array(solver.getSolution().col_value, dtype=np.float64) if feasible else None
         return IntegerSolution(float(info.objective_function_value), values, float(info.mip_dual_bound))
 
-    def solve(self) -> LinearSolution:
-        """Solve to optimality. Raises UnsolvedProgramError if HiGHS returns no optimum."""
+    def solve(self, *, presolve: bool = True) -> LinearSolution:
+        """Solve to optimality. Raises UnsolvedProgramError if HiGHS returns no optimum.
+
+        presolve: make the program smaller first, which takes longer than it saves with a few hundred columns.
+        """
         solver = self._solver()
+        if not presolve:
+            solver.setOptionValue("presolve", "off")
         if self.column_count > MANY:
             solver.setOptionValue("solver", "ipm")
         solver.passModel(self._model())

@@ -1,8 +1,9 @@
 """Refinement: pack the units of a first plan again, at a lower cost.
 
 Topology domains stay as the first plan allocated them. Few units are packed optimally (`exact_packing`); others by
-builds with several strategies (`build`) and then by local search. The cheapest packing is kept if it costs less than
-the first plan and leaves no more pods out. The budget counts work, not time: equal problems get equal plans.
+builds with several strategies (`build`), by diving where there are few item types, and then by local search. The
+cheapest packing is kept if it costs less than the first plan and leaves no more pods out. The budget counts work, not
+time: equal problems get equal plans.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from controller.core.provisioning.optimize.bin_packing_problem import BinPacking
 from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Builder, Packing, first_packing
 from controller.core.provisioning.optimize.contenders import ABOUT, Contenders
+from controller.core.provisioning.optimize.diving import Diving
 from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, few_states, pack_exactly
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
@@ -38,6 +40,8 @@ STRATEGIES = (
 """Strategies of greedy filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
 """The part of the work for builds; the rest is for local search."""
+DIVING, DIVING_ITEM_TYPES = 0.35, 40
+"""Work for diving, beside that for builds and local search, as a part of it; the most item types for which it pays."""
 AT_MOST, PER_ITEM_TYPE = 2.3, 2.5e-3
 """Times the work left after which a build is given up: the first of these or, where there are many item types, which
 make every build long, the second for each item type over `SHARE_OF_BUDGET`."""
@@ -87,6 +91,9 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
     best, finished = _build(problem, best, work, contenders)
+    if not small and not finished and not best.left.any() and len(problem.counts) <= DIVING_ITEM_TYPES:
+        best = Diving(problem, best, STRATEGIES, WorkBudget(DIVING * work.allowed)).run(contenders)
+        finished = _good(best, problem)
     if not work.over and (not finished or (small and not scarce and not _good(best, problem))):
         Search(problem, best, STRATEGIES, work).run(contenders)
     return contenders.chosen()

@@ -35,6 +35,10 @@ class WorkBudget:
         """Count a choice among filled bins, of those to empty or to top up."""
         self.done += 150e-6 + 1.5e-8 * items * bins
 
+    def covered(self, patterns: int, items: int) -> None:
+        """Count a linear program that covers units of these item types by patterns."""
+        self.done += 350e-6 + 0.9e-6 * patterns + 3e-8 * patterns * items
+
     def solved(self, cells: int, rows: int) -> None:
         """Count a linear program: pairs of item and bin, and pairs of item and resource or host rule."""
         self.done += 2e-3 + 4e-6 * (cells + rows)
