@@ -18,12 +18,11 @@ from controller.core.deprovisioning.removal_command import CONSOLIDATION, REBALA
 from controller.core.guards.mix import needed
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError, NodelessError, SearchInterruptedError
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
 from controller.reconcilers.deprovisioning.record_reports import RecordReports
 from controller.reconcilers.deprovisioning.search_turns import Hold, SearchBudget, nodes_on_their_way
-from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SEARCH_SECONDS
 
 RESTS = frozenset({CONSOLIDATION, ZONE_MOVE})
@@ -43,7 +42,7 @@ class DeprovisioningTimes:
     consolidation: ConsolidationTimes = field(default_factory=ConsolidationTimes)
 
 
-class DeprovisioningReconciler:
+class DeprovisioningReconciler(ContextReconciler):
     """Idle until the first lists of all watches are in and all instances have their Nodes."""
 
     name = "deprovisioning"
@@ -56,34 +55,29 @@ class DeprovisioningReconciler:
         times: DeprovisioningTimes | None = None,
     ) -> None:
         """`methods` in the order in which they are asked."""
-        self._informers, self._events = context.informers, RemovalEvents(context.events)
-        self._catalogs, self._launcher, self._cloud = context.catalogs, context.launcher, context.cloud
-        self._clock, self._recorder, self._adopted = context.clock, context.recorder, context.adopted
-        self._methods, self._executor, self._removals = methods, executor, context.removals
-        self._times = times or DeprovisioningTimes()
-        self._settings, self._reports = context.settings, RecordReports(context)
-        self._failing = ItemBackoff(self._clock, self.name)
-        self._due_at = self._clock.monotonic()
+        super().__init__(context)
+        self._launcher, self._adopted, self._planning = context.launcher, context.adopted, context.planning
+        self._methods, self._executor, self._times = methods, executor, times or DeprovisioningTimes()
+        self._reports, self._removal_events = RecordReports(context), RemovalEvents(context.events)
         self._eligible: dict[str, int] = {}
-        self._planning = context.planning
         self._hold, self._budget = Hold(MOST_HOLD_SECONDS), SearchBudget(at=self._due_at)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Take the next step of commands on record; when a search is due, ask the methods."""
         if not snapshot.synced or not self._adopted.is_set() or self._removals.refusal():
             return self._times.step_seconds
-        due = self._clock.monotonic() >= self._due_at
+        due = self._left_seconds() <= 0
         active = bool(recorded_commands(snapshot))
         if not due and not active:
-            return self._due_at - self._clock.monotonic()
+            return self._left_seconds()
         self._reports.report(snapshot)
         view = self._catalogs.view(snapshot)
         if active:
             self._executor.step(snapshot, view)
         if due:
-            self._due_at = self._clock.monotonic() + self._plan(self._informers.snapshot(), view)
-        until_due = self._due_at - self._clock.monotonic()
-        return max(0.0, min(self._times.step_seconds, until_due) if active else until_due)
+            self._due_in(self._plan(self._informers.snapshot(), view))
+        left = self._left_seconds()
+        return max(0.0, min(self._times.step_seconds, left) if active else left)
 
     def _plan(self, snapshot: Snapshot, view: CatalogView) -> float:
         """Start the first command that a method proposes; return the seconds until the next search."""
@@ -102,11 +96,11 @@ class DeprovisioningReconciler:
         again_seconds = self._times.plan_seconds
         rebalances = under_way(snapshot)
         for method in self._methods:
-            if not self._failing.ready(method.name) or (rebalances and method.name in RESTS):
+            if not self._items.ready(method.name) or (rebalances and method.name in RESTS):
                 continue
             own = replace(given, held_back=self._executor.held_back(method.name, snapshot))
             proposal = self._proposal(method, own)
-            self._events.proposed(proposal, given.candidates)
+            self._removal_events.proposed(proposal, given.candidates)
             self._annotate(proposal.annotations)
             if self._start_all(proposal.commands, view):
                 return self._times.again_seconds
@@ -170,13 +164,13 @@ class DeprovisioningReconciler:
     def _start(self, command: Command, view: CatalogView) -> bool:
         """Start the command; if that fails, its method backs off and the others go on."""
         start = partial(self._executor.start, command, view)
-        return self._failing.attempt(command.method, start, "Command not begun", NodelessError, command=command.text())
+        return self._items.attempt(command.method, start, "Command not begun", NodelessError, command=command.text())
 
     def _annotate(self, annotations: Sequence[NodeAnnotations]) -> None:
         for one in annotations:
             node = one.node.node
-            if node.deleted_at is None and self._failing.ready(node.uid):
+            if node.deleted_at is None and self._items.ready(node.uid):
                 write = partial(self._executor.annotate, one)
-                written = self._failing.attempt(node.uid, write, "Annotations not written", KubeError, node=node.name)
+                written = self._items.attempt(node.uid, write, "Annotations not written", KubeError, node=node.name)
                 if written and one.because and APPROVAL_ANNOTATION in one.values:
-                    self._events.plan_ended(one.node, one.because)
+                    self._removal_events.plan_ended(one.node, one.because)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-import structlog
-
 from controller.cloud.catalogs import CatalogView
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.pod import Pod, PodKey
@@ -43,7 +41,7 @@ from controller.kube.events import ObjectRef
 from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
 from controller.machines.launches_under_way import LaunchesUnderWay
 from controller.machines.plan_judge import PlanJudge
-from controller.reconcilers.context import ReconcilerContext
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.reconcilers.provisioning.expectations import Expectations
 from controller.reconcilers.provisioning.guard_events import GuardEvents
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
@@ -79,7 +77,7 @@ class ProvisioningTimes:
     hold_back: BackoffTimes = field(default_factory=lambda: BackoffTimes(5.0, 300.0))
 
 
-class ProvisioningReconciler:
+class ProvisioningReconciler(ContextReconciler):
     """Plan once the caches are synced and `adopted` is set.
 
     A plan counts on the nodes of launches under way; it waits only for an instance whose Node could not be created.
@@ -88,12 +86,8 @@ class ProvisioningReconciler:
     name = "provisioning"
 
     def __init__(self, context: ReconcilerContext, times: ProvisioningTimes | None = None) -> None:
-        self._settings = context.settings
-        self._informers, self._events, self._ledger = context.informers, context.events, context.ledger
-        self._catalogs, self._launcher = context.catalogs, context.launcher
-        self._planning = context.planning
-        self._removals, self._open_waits = context.removals, context.waits
-        self._clock = context.clock
+        super().__init__(context)
+        self._launcher, self._planning, self._open_waits = context.launcher, context.planning, context.waits
         self._adopted, self._planned = context.adopted, context.planned
         self._times = times or ProvisioningTimes()
         self._window = BatchWindow()
@@ -107,17 +101,16 @@ class ProvisioningReconciler:
         """The most pods to plan for in the open window, those to come included; when there were fewer last."""
         self._expected = Expectations()
         self._plans = PlanLog(self.name)
-        self._guards = GuardEvents(self._events, self._ledger.recorder)
+        self._guards = GuardEvents(self._events, self._recorder)
         self._headroom_at = self._clock.monotonic()
         self._scheduled = False
         self._preferences = PreferenceEvents(self._events, self.name)
-        self._log = structlog.get_logger(self.name)
         self._launch_failures = FailureLog(self._clock, self.name)
         launches = context.executors.executor("launch", LAUNCH_WORKERS)
         registrations = context.executors.executor("register", REGISTRATION_WORKERS)
         self._pipeline = LaunchPipeline(context.launcher, launches, context.stop, registrations)
         self._under_way = LaunchesUnderWay(context.launcher)
-        self._judge = PlanJudge(self.name, context.recorder)
+        self._judge = PlanJudge(self.name, self._recorder)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Observe pending pods; when their batch window has closed, schedule them."""
@@ -232,7 +225,7 @@ class ProvisioningReconciler:
             except ValueError as error:
                 self._guards.unreadable_headroom(provisioner, error)
         if not units:
-            self._ledger.recorder.replace(HEADROOM_UNITS, {})
+            self._recorder.replace(HEADROOM_UNITS, {})
             return
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         known = self._under_way.counted_in(self._teach_state(snapshot, view))
@@ -278,7 +271,7 @@ class ProvisioningReconciler:
         self._preferences.hindering(problem)
         began = self._clock.monotonic()
         plan, error = self._solve(problem, view)
-        self._ledger.recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
+        self._recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
         if error is not None:
             self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
         plan = self._judge.permitted(plan, problem)
