@@ -58,9 +58,11 @@ def test_the_table_of_proofs_counts_what_is_optimal_and_says_how_far_the_rest_ma
     assert measured_now.proof.optimal
 
 
-def test_patterns_are_chosen_within_limits_where_the_cheapest_ones_are_beyond_them() -> None:
-    """35 pods for Provisioners with a limit of 16 CPUs and without: refinement alone costs 28 % more."""
-    proof = proven(76, SolveOptions()).proof
+@pytest.mark.parametrize("seed", [76, 111])
+def test_patterns_are_chosen_within_limits_where_the_cheapest_ones_are_beyond_them(seed: int) -> None:
+    """Of Provisioners with limits of 16 CPUs: refinement alone costs 28 % and 25 % more. Of the second, a pod is left
+    out, and the cheapest packing has nodes that are not the cheapest for their pods, as these take more of a limit."""
+    proof = proven(seed, SolveOptions()).proof
     assert proof is not None
     assert proof.optimal
 

@@ -91,17 +91,18 @@ class BinCounts:
         """G, how many of each a cheaper packing may have."""
 
     def solved(
-        self, worths: Sequence[Floats], units: Floats, group: Ints, most: float, least: float, proven: float
+        self, worths: Sequence[Floats], dearer: Floats, units: Floats, group: Ints, most: float, least: float
     ) -> Counted:
         """The best bound and packing that the limits on work allow.
 
-        worths: D each, of column generation's duals. units, group: its patterns (P x D, P). most: $/hour, a packing
-        must cost less. least: $/hour, no packing costs less; proven: the part of it that the last of the worths proves.
+        worths: D each, of column generation's duals. dearer: G, $/hour; a cheaper packing has a bin only if this is no
+        more than it holds by the last of the worths. units, group: its patterns (P x D, P). most: $/hour, a packing
+        must cost less. least: $/hour, no packing costs less.
         """
         for worth in worths:
             self._add_row(worth)
         best, floor, rows, packings = Counted(least, most, None), 0.0, 0, 0
-        self._restrict(most - proven)
+        self._restrict(dearer)
         last: tuple[Floats, float] | None = None
         most_rows = min(self.work.rows, self.work.columns // max(1, int((self.usable > 0).sum())))
         dear = DEAR * np.max([*worths, np.full(len(self.problem.counts), NO_WORTH)], axis=0)
@@ -131,14 +132,13 @@ class BinCounts:
                 return best
             floor = bound * (1.0 + 10.0 * CLOSE)
 
-    def _restrict(self, gap: float) -> None:
+    def _restrict(self, dearer: Floats) -> None:
         """Leave out bin types that cost so much more than what they hold is worth that no cheaper packing has one.
 
-        gap: $/hour between the best packing and the bound that the last row proves.
+        dearer: see `solved`.
         """
-        reduced = self.bins.charge - self.held[-1]
-        new = np.arange(len(reduced)) < self.groups.types
-        self.usable = np.where(new & (reduced > gap), 0.0, self.groups.available)
+        new = np.arange(len(dearer)) < self.groups.types
+        self.usable = np.where(new & (dearer > self.held[-1]), 0.0, self.groups.available)
 
     def _capacity_rows(self) -> tuple[Floats, Floats]:
         """Return R rows that say that bins have room for the requests of units: rooms R x G, requested R x D.

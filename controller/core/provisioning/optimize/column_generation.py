@@ -52,8 +52,6 @@ NEAR = 0.1
 """Part of the bound by which a packing that the first search looks for may exceed it."""
 
 
-MOST_CHOSEN, BRANCHES = 150, 20
-"""Patterns in the integer program that chooses among those at hand, and its branches."""
 COUNTING = Work()
 
 
@@ -65,6 +63,10 @@ class Effort:
     column generation with branch and bound, for small problems and for others. priced: states of the branch and bound
     that finds patterns. patterns: the most in a search. searches: for each, the states of the branch and bound that
     lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins.
+
+    chosen: of an integer program among the patterns at hand, how many these are, and its branches. listed: the same of
+    one among all patterns within the gap, and the states of the branch and bound that lists them. thorough: that one is
+    solved of every problem that is not proven, and not only where limits forbid the cheapest packing.
     """
 
     rounds: tuple[int, int] = (10, 6)
@@ -73,6 +75,9 @@ class Effort:
     patterns: int = 1_500
     searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
     counting: Work = COUNTING
+    chosen: tuple[int, int] = (150, 20)
+    listed: tuple[int, int, int] = (600, 50, 4_000)
+    thorough: bool = False
 
 
 USUAL = Effort()
@@ -107,11 +112,12 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class _Duals:
-    """Scaled so that no pattern gains. worth: D, $/hour of a unit. taken: $/hour of each group of existing nodes."""
+    """Scaled so that no pattern gains. worth: D, $/hour of a unit. charge: G, of a bin: what it costs and takes of
+    limits, or what the place on an existing node is worth."""
 
     least: float
     worth: Floats
-    taken: Floats
+    charge: Floats
 
 
 class ColumnGeneration:
@@ -149,14 +155,14 @@ class ColumnGeneration:
         self._known: set[bytes] = set()
         self.history: list[Floats] = []
         """The worths of units (D each) of all programs whose bound was taken."""
-        self.duals = _Duals(0.0, np.zeros(len(problem.counts)), none)
+        self.duals = _Duals(0.0, np.zeros(len(problem.counts)), self.bins.charge)
 
     def searched(self) -> Searched:
         """Return the best bound and packing that patterns give."""
         self._generate()
         best = Searched(self.duals.least, self.most, None)
         if not self.few:
-            best = self._chosen(best)
+            best = self._of_patterns_at_hand(best)
         starts = _product(self.wholes) if self.few and self.duals.worth.any() else None
         if starts is None:
             return best
@@ -164,7 +170,7 @@ class ColumnGeneration:
         for states, pairs in self.effort.searches:
             result = self._searched(starts, best, near, states, pairs)
             if result.packing is not None and not within_limits(self.problem, result.packing):
-                return self._chosen(replace(best, least=max(best.least, result.least)))
+                return self._of_listed_patterns(replace(best, least=max(best.least, result.least)))
             best = result
             if best.optimal:
                 return best
@@ -177,14 +183,17 @@ class ColumnGeneration:
             return best
         counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, self.effort.counting)
         worths = [*self.history[-2:], self.duals.worth]
-        counted = counts.solved(worths, self.units, self.group, best.cost, best.least, self.duals.least)
-        return Searched(counted.least, counted.cost, counted.packing or best.packing)
+        gap = best.cost - self.duals.least
+        counted = counts.solved(worths, self.duals.charge - gap, self.units, self.group, best.cost, best.least)
+        best = Searched(counted.least, counted.cost, counted.packing or best.packing)
+        return self._of_listed_patterns(best) if self.effort.thorough and not best.optimal else best
 
     def _generate(self) -> None:
         """Generate patterns until the bound is about the program's optimum."""
         problem, groups = self.problem, self.groups
         prices = groups.even_prices(problem.dense)
         worth, charge = first_worth(problem, groups, prices), self.bins.charge
+        limit_prices = np.zeros(len(problem.limits))
         exact, optimum, work = 0, np.inf, WorkBudget(np.inf)
         last = self.effort.rounds[0 if self.few else 1]
         for number in range(GREEDY_ROUNDS + last):
@@ -198,11 +207,11 @@ class ColumnGeneration:
             if exact or new < FEW or number >= GREEDY_ROUNDS:
                 exact += 1
                 priced = self._price(worth, charge)
-                self._bound(worth, charge, priced)
+                self._bound(worth, charge, limit_prices, priced)
                 new += self._add(priced.units, priced.bins)
                 if not new or exact == last or self.duals.least >= (1.0 - 2.0 * TOLERANCE) * optimum:
                     return
-            optimum, worth, charge = self._relaxed()
+            optimum, worth, charge, limit_prices = self._relaxed()
 
     def _add(self, units: Floats, group: Ints) -> int:
         """Add patterns (units P x D, group P); return how many were new."""
@@ -225,21 +234,26 @@ class ColumnGeneration:
         """Return the $/hour of patterns."""
         return np.asarray(self.bins.charge[group] + self._surplus(units, group))
 
-    def _relaxed(self) -> tuple[float, Floats, Floats]:
-        """Return the linear program's optimum ($/hour), the worth of units (D) and the charge for bins (G)."""
+    def _relaxed(self) -> tuple[float, Floats, Floats, Floats]:
+        """Return the linear program's optimum ($/hour), the worth of units (D), the charge for bins (G), and $/hour of
+        each unit that they take of a limit, which the charge includes."""
         program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
-        _, _, cover, available = self._covering(program, np.arange(len(self.group)), dear)
+        _, _, cover, available, limited = self._covering(program, self.units, self.group, dear)
         solution = program.solve()
-        charge = self.bins.charge.copy()
+        limit_prices = np.maximum(-solution.duals[limited], 0.0)
+        charge = self.bins.charge + self.groups.takes @ limit_prices
         charge[self.types :] -= solution.duals[available]
-        return solution.objective, np.maximum(solution.duals[cover], 0.0), charge
+        return solution.objective, np.maximum(solution.duals[cover], 0.0), charge, limit_prices
 
-    def _covering(self, program: LinearProgram, patterns: Ints, dear: float) -> tuple[Ints, list[Ints], Ints, Ints]:
-        """Let bins with these patterns (numbers) cover an end state; `dear`: $/hour of a unit that is left out.
+    def _covering(
+        self, program: LinearProgram, units: Floats, group: Ints, dear: float
+    ) -> tuple[Ints, list[Ints], Ints, Ints, Ints]:
+        """Let bins with these patterns (units P x D, group P) cover an end state within limits.
 
-        Return the columns of patterns and, part by part, of end states; the rows of item types and of existing nodes.
+        dear: $/hour of a unit that is left out. Return the columns of patterns and, part by part, of end states; the
+        rows of item types, of existing nodes and of limits.
         """
-        units, group, choices = self.units[patterns], self.group[patterns], list[Ints]()
+        choices = list[Ints]()
         used, cover = cover_by_patterns(program, units, self._cost(units, group), np.zeros(units.shape[1]), dear)
         for states in self.wholes:
             chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
@@ -247,33 +261,57 @@ class ColumnGeneration:
             program.entries(np.repeat(one, len(states)), chosen, 1.0)
             choices.append(chosen)
         available = use_existing_once(program, self.groups, used, group, self.groups.available)
-        return used, choices, cover, available
-
-    def _chosen(self, best: Searched) -> Searched:
-        """Return the better of `best` and what an integer program makes of the patterns at hand, within limits."""
-        charge = np.concatenate([self.bins.charge[: self.types], self.duals.taken])
-        reduced = charge[self.group] + self._surplus(self.units, self.group) - self.units @ self.duals.worth
-        near = np.argsort(reduced, kind="stable")[:MOST_CHOSEN]
-        near = near[reduced[near] < best.cost - self.duals.least]
-        program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
-        used, choices, _, _ = self._covering(program, near, dear)
         lefts = np.array([limit.left for limit in self.problem.limits])
-        keep_within_limits(program, used, self.groups.takes[self.group[near]], lefts)
-        solution = program.solve_integers(BRANCHES)
+        limited = keep_within_limits(program, used, self.groups.takes[group], lefts)
+        return used, choices, cover, available, limited
+
+    def _of_patterns_at_hand(self, best: Searched) -> Searched:
+        """Return the better of `best` and what an integer program makes of the patterns at hand, within limits."""
+        most, branches = self.effort.chosen
+        reduced = self.duals.charge[self.group] + self._surplus(self.units, self.group) - self.units @ self.duals.worth
+        near = np.argsort(reduced, kind="stable")[:most]
+        near = near[reduced[near] < best.cost - self.duals.least]
+        return self._chosen(best, self.units[near], self.group[near], branches)
+
+    def _of_listed_patterns(self, best: Searched) -> Searched:
+        """Return the better of `best` and what an integer program makes of all patterns within the gap, and its bound.
+
+        Of patterns that are equal and take equally much of limits, one is enough.
+        """
+        most, branches, states = self.effort.listed
+        listed = self._listed(best.cost - self.duals.least, states)
+        existing = np.where(listed.group < self.types, -1, listed.group)
+        same = np.column_stack([listed.units, self.groups.takes[listed.group], existing])
+        near = of_equal_the_cheapest(same, listed.reduced)
+        near = near[np.argsort(listed.reduced[near], kind="stable")]
+        missing = min(listed.missing, float(listed.reduced[near[most]]) if len(near) > most else np.inf)
+        near = near[:most]
+        return self._chosen(best, listed.units[near], listed.group[near], branches, missing)
+
+    def _chosen(self, best: Searched, units: Floats, group: Ints, branches: int, missing: float = 0.0) -> Searched:
+        """Return the better of `best` and what an integer program makes of patterns (P x D, P), within limits.
+
+        missing: $/hour, the least reduced cost of a pattern that is not among them.
+        """
+        program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
+        used, choices, _, _, _ = self._covering(program, units, group, dear)
+        solution = program.solve_integers(branches)
+        least = max(best.least, min(best.cost, solution.bound, self.duals.least + missing))
         if solution.values is None or solution.objective >= best.cost:
-            return best
-        times = np.rint(solution.values[used]).astype(np.int64)
-        taken = np.repeat(near, times)
+            return replace(best, least=least)
+        taken = np.repeat(np.arange(len(group)), np.rint(solution.values[used]).astype(np.int64))
         sets, rows = list[Ints](), list[int]()
         for place, numbers in enumerate(self.groups.numbers[self.types :]):
-            own = taken[self.group[taken] == self.types + place]
-            sets += list(self.units[own].astype(np.int64))
+            own = taken[group[taken] == self.types + place]
+            sets += list(units[own].astype(np.int64))
             rows += numbers[: len(own)]
-        sets += list(self.units[taken[self.group[taken] < self.types]].astype(np.int64))
+        new = taken[group[taken] < self.types]
+        sets += list(units[new].astype(np.int64))
+        takes = [*self.groups.takes[: len(rows)], *self.groups.takes[group[new]]]
         start = sum(states[np.argmax(solution.values[own])] for states, own in zip(self.wholes, choices, strict=True))
-        packing, cost = self._packing(np.asarray(start), sets, rows, np.arange(len(self.problem.counts)))
+        packing, cost = self._packing(np.asarray(start), sets, rows, np.arange(len(self.problem.counts)), takes)
         fine = cost < best.cost and within_limits(self.problem, packing)
-        return Searched(min(best.least, cost), cost, packing) if fine else best
+        return Searched(min(least, cost), cost, packing) if fine else replace(best, least=least)
 
     def _price(self, worth: Floats, charge: Floats) -> Priced:
         """Return the patterns that gain, by these duals."""
@@ -284,17 +322,21 @@ class ColumnGeneration:
         )
         return price(replace(self.bins, charge=charge), asked)
 
-    def _bound(self, worth: Floats, charge: Floats, priced: Priced) -> None:
+    def _bound(self, worth: Floats, charge: Floats, limit_prices: Floats, priced: Priced) -> None:
         """Scale duals down until no pattern gains, and keep them if they prove more."""
         over = np.maximum(priced.most, 0.0)
         self.history.append(worth)
         excess = over[: self.types] / np.maximum(self.bins.charge[: self.types], NO_WORTH)
         scale = 1.0 / (1.0 + float(excess.max(initial=0.0)))
         worth, taken = scale * worth, scale * (charge + over)[self.types :]
+        of_types = (self.bins.charge + scale * self.groups.takes @ limit_prices)[: self.types]
         least = sum(float((states @ worth).min()) for states in self.wholes)
         least -= float(taken @ self.groups.available[self.types :])
+        least -= scale * sum(
+            dual * max(0.0, limit.left) for dual, limit in zip(limit_prices.tolist(), self.problem.limits, strict=True)
+        )
         if least > self.duals.least:
-            self.duals = _Duals(least, worth, taken)
+            self.duals = _Duals(least, worth, np.concatenate([of_types, taken]))
 
     def _searched(self, starts: Ints, best: Searched, near: float, states: int, pairs: int) -> Searched:
         """Search through the patterns that a packing of less than `near` ($/hour) uses."""
@@ -303,9 +345,10 @@ class ColumnGeneration:
         new, missing = self._promising(listed)
         on_new = Patterns(listed.units[new][:, order].astype(np.int64), listed.reduced[new])
         rows, on_existing = self._of_existing(listed, order)
-        taken_all = float(duals.taken @ self.groups.available[self.types :])
+        # No start costs less than its units are worth, less what places on existing nodes and limits are worth.
+        paid = sum(float((states @ duals.worth).min()) for states in self.wholes) - duals.least
         search = PatternSearch(duals.worth[order], on_new, on_existing, near, pairs)
-        result = search.run(starts[:, order], starts @ duals.worth - taken_all)
+        result = search.run(starts[:, order], starts @ duals.worth - paid)
         least = max(best.least, min(result.least, duals.least + missing, best.cost))
         if not np.isfinite(result.cost):
             return replace(best, least=least)
@@ -333,7 +376,7 @@ class ColumnGeneration:
         """
         rows, patterns, nothing = list[int](), list[Patterns](), np.zeros((1, len(order)))
         for place, numbers in enumerate(self.groups.numbers[self.types :]):
-            own, taken = listed.units[listed.group == self.types + place], self.duals.taken[place]
+            own, taken = listed.units[listed.group == self.types + place], self.duals.charge[self.types + place]
             reduced = np.concatenate([[taken], np.maximum(0.0, taken - own @ self.duals.worth)])
             units = np.concatenate([nothing, own])[:, order].astype(np.int64)
             patterns += [Patterns(units, reduced)] * len(numbers)
@@ -351,10 +394,9 @@ class ColumnGeneration:
         states: limit of the branch and bound.
         """
         problem, bins, duals = self.problem, self.bins, self.duals
-        charge = np.concatenate([bins.charge[: self.types], duals.taken])
-        worth = np.maximum(duals.worth, 2.0 * NO_WORTH)
-        asked = Question(problem.requests, problem.counts, worth, np.full(len(charge), -gap), every=True, states=states)
-        priced = price(replace(bins, charge=charge), asked)
+        worth, least = np.maximum(duals.worth, 2.0 * NO_WORTH), np.full(len(duals.charge), -gap)
+        asked = Question(problem.requests, problem.counts, worth, least, every=True, states=states)
+        priced = price(replace(bins, charge=duals.charge), asked)
         units, group = priced.units, priced.bins
         maximal = np.ones(len(units), dtype=np.bool_)
         free = bins.capacity[group] - units @ problem.requests + SLACK
@@ -362,12 +404,17 @@ class ColumnGeneration:
             more = (units[:, item] < problem.counts[item]) & bins.allowed[group, item] & (bins.slope[group] == 0)
             maximal &= ~(more & (free >= problem.requests[item]).all(axis=1))
         units, group = units[maximal], group[maximal]
-        reduced = charge[group] + self._surplus(units, group) - units @ duals.worth
+        reduced = duals.charge[group] + self._surplus(units, group) - units @ duals.worth
         return _Listed(units, group, np.maximum(reduced, 0.0), -priced.dropped)
 
-    def _packing(self, start: Ints, sets: list[Ints], rows: list[int], order: Ints) -> tuple[Packing, float]:
+    def _packing(
+        self, start: Ints, sets: list[Ints], rows: list[int], order: Ints, takes: Sequence[Floats] = ()
+    ) -> tuple[Packing, float]:
         """Return a packing of the start state's units, each taken by the first pattern with room for it;
-        its cost ($/hour)."""
+        its cost ($/hour).
+
+        takes: of each pattern, what its bin may take of limits at most; empty: anything.
+        """
         left, packed, cost = start.astype(np.int64), list[Bin](), 0.0
         every = np.arange(self.types)
         for place, pattern in enumerate(sets):
@@ -382,6 +429,8 @@ class ColumnGeneration:
                 continue
             fits = (self.bins.capacity[every] >= units @ self.problem.requests - SLACK).all(axis=1)
             fits &= self.bins.allowed[every][:, units > 0].all(axis=1)
+            if takes:
+                fits &= (self.groups.takes[every] <= takes[place]).all(axis=1)
             paid = np.where(fits, self._cost(np.broadcast_to(units, (self.types, len(units))), every), np.inf)
             best = int(np.argmin(paid))
             cost += float(paid[best])
