@@ -31,7 +31,8 @@ from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, Admi
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
-from controller.core.provisioning.packing.rounds import Rounds, shares
+from controller.core.provisioning.packing.placed_shares import shares
+from controller.core.provisioning.packing.rounds import Rounds
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 from controller.core.provisioning.topology.allocation import Allocation, JointDomain
 from controller.core.provisioning.topology.bundles import Bundle

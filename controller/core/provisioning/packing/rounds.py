@@ -5,7 +5,7 @@ Rounds go on until nothing more can be placed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,8 @@ from controller.core.api import labels
 from controller.core.api.pod import Resources
 from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
 from controller.core.provisioning.packing.items import Item, make_items
-from controller.core.provisioning.packing.packer import Packer, Placement
+from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.packing.placed_shares import PlacedShares, Share, shares
 from controller.core.provisioning.packing.shrinking import shrink
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
@@ -246,7 +247,7 @@ class Rounds:
             for group in groups
             for domain in self._overfull(group)
             for share in placed
-            if in_domain(share, group, domain, obeys=False)
+            if share.counted_by(group, domain)
         )
 
     def settle(self) -> None:
@@ -282,39 +283,41 @@ class Rounds:
 
     def _withdraw_broken(self) -> None:
         """Take back units until the rules of all that are left hold."""
-        while sum([self._withdraw(group) for group in self.broken()]):
+        placed = PlacedShares(self.packer)
+        while sum([self._withdraw(placed, group) for group in self.broken()]):
             pass
 
     def _overfull(self, group: TopologyGroup) -> dict[str, int]:
         """Return, by domain with units that have the spread's rule, the matched pods above what it allows."""
         return excesses(group, constrained_first=self.packer.style.constrained_first)
 
-    def _withdraw(self, group: TopologyGroup) -> int:
+    def _withdraw(self, placed: PlacedShares, group: TopologyGroup) -> int:
         """Take back units from the domains where the group's rule does not hold for them; how many."""
         if group.key.kind is RuleKind.SPREAD:
-            return sum(self._take_from(group, domain, excess) for domain, excess in self._overfull(group).items())
-        return sum(self._take_from(group, domain, group.owners[domain]) for domain in alone(group))
+            return sum(self._take_from(placed, group, domain, most) for domain, most in self._overfull(group).items())
+        return sum(self._take_from(placed, group, domain, group.owners[domain]) for domain in alone(group))
 
-    def _take_from(self, group: TopologyGroup, domain: str, most: int) -> int:
+    def _take_from(self, placed: PlacedShares, group: TopologyGroup, domain: str, most: int) -> int:
         """Take back up to so many of the units that came last to a domain with the group's rule; how many."""
-        here = [share for share in shares(self.packer) if share.units and in_domain(share, group, domain, obeys=True)]
-        if not here:
+        share = placed.last(group, domain)
+        if share is None:
             return 0
-        units = min(here[-1].units, most)
-        self._take(here[-1], units)
+        units = min(share.units, most)
+        self._take(placed, share, units)
         return units
 
-    def _take(self, share: Share, units: int) -> None:
+    def _take(self, placed: PlacedShares, share: Share, units: int) -> None:
         """Take back units, and with them all that chose their hosts for pods like them."""
-        remove(self.packer, share, units)
+        placed.remove(share, units)
         self.allocator.take_back(share.allocation, units)
         self._count_hosts(share.allocation, -units)
         bundle = share.allocation.bundle
         for member in bundle.members:
             self._progress_of[member.pod_class.index].left += units * member.pods
         beside = {r.group.index for r in bundle.rules.host if r.matched and r.group.key.kind is RuleKind.AFFINITY}
-        for other in [each for each in shares(self.packer) if each.units and follows(each, beside)]:
-            self._take(other, other.units)
+        for other in placed.on_hosts(beside):
+            if other.units:
+                self._take(placed, other, other.units)
 
 
 def holds(group: TopologyGroup, *, constrained_first: bool = False) -> bool:
@@ -359,68 +362,3 @@ def _scale(*tables: Floats) -> Floats:
     """Return R: one over the largest value in each row of these tables (R x nodes)."""
     largest = np.max([table.max(axis=1, initial=0.0) for table in tables], axis=0)
     return np.asarray(np.divide(1.0, largest, out=np.full(len(largest), 1e9), where=largest > 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The units of one allocation that were placed: `units` of the item's."""
-
-    item: Item
-    allocation: Allocation
-    units: int
-
-
-def shares(packer: Packer) -> Iterator[Share]:
-    """Yield what was placed of each allocation, as the plan will assign it: in their order."""
-    placed: dict[int, tuple[Item, int]] = {}
-    for placement in packer.placements:
-        _, count = placed.get(id(placement.item), (placement.item, 0))
-        placed[id(placement.item)] = placement.item, count + sum(placement.counts)
-    for item, left in placed.values():
-        for allocation in item.allocations:
-            units = min(left, allocation.count)
-            left -= units
-            yield Share(item, allocation, units)
-
-
-def in_domain(share: Share, group: TopologyGroup, domain: str, *, obeys: bool) -> bool:
-    """Return whether the units are in this domain and obey the group's rule, or are only counted by it."""
-    joint = share.allocation.domain
-    return joint is not None and any(
-        rule.group is group
-        and rule.obeys is obeys
-        and bool(rule.matched or rule.obeys)
-        and joint.values[place] == domain
-        for rule, place in share.allocation.bundle.rules.positioned
-    )
-
-
-def follows(share: Share, groups: Collection[int]) -> bool:
-    """Return whether the units obey an affinity over hosts of these groups (by index)."""
-    return any(rule.obeys and rule.group.index in groups for rule in share.allocation.bundle.rules.host)
-
-
-def remove(packer: Packer, share: Share, units: int) -> None:
-    """Remove units of a share from the rows that were filled last; the item's other units keep their order."""
-    share.allocation.count = share.units - units
-    share.item.placed -= units
-    kept: list[Placement] = []
-    for placement in reversed(packer.placements):
-        if placement.item is share.item and units:
-            units = _shorten(packer, placement, units)
-        if placement.rows:
-            kept.append(placement)
-    packer.placements = kept[::-1]
-
-
-def _shorten(packer: Packer, placement: Placement, units: int) -> int:
-    """Remove up to so many units of a placement; how many are still to remove."""
-    while units and placement.rows:
-        taken = min(units, placement.counts[-1])
-        packer.unplace(placement.item, placement.rows[-1], taken)
-        placement.counts[-1] -= taken
-        units -= taken
-        if not placement.counts[-1]:
-            placement.rows.pop()
-            placement.counts.pop()
-    return units
