@@ -15,7 +15,7 @@ import numpy as np
 
 from controller.core.api.frozen import EMPTY
 from controller.core.provisioning.offerings.limits import Limits
-from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
+from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
 from controller.core.provisioning.offerings.node_table import NodeTable
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.shared_volumes import SharedVolumes
@@ -93,10 +93,6 @@ class Packer:
         columns = self.catalog.space.attachments
         self.shared = SharedVolumes(columns, attached, self.table.room)
         self.placements: list[Placement] = []
-        self.smallest: dict[tuple[int, bytes, bytes], int] = {}
-        """What `shrink` found before: by a row's option, its pods' requests and the offerings that they allow."""
-        self.shrunk: tuple[int, bytes, bytes] | None = None
-        """The state of the rows after it, in which it finds nothing more."""
         weights = [pool.provisioner.weight for pool in self.catalog.pools]
         self.premium = weight_premiums(weights, options.weight_premium)[self.catalog.pool_of]
         self._scarce: Bools = np.zeros(len(self.catalog), dtype=np.bool_)
@@ -128,10 +124,18 @@ class Packer:
         return bool(self._scarce.any()) and item.mask.launchable and not item.mask.bits[~self._scarce].any()
 
     def _limit_share(self, item: Item) -> float:
-        """Return the share of a pool's remaining limits that a unit requests, in the pool where that is least."""
-        pools = np.unique(self.catalog.pool_of[item.mask.bits != 0]).tolist()
-        request = dict(zip(self.catalog.space.names, item.request.tolist(), strict=True))
-        return min((self.limits.share(pool, request) for pool in pools), default=0.0)
+        """Return the share of what a pool's limits leave that a unit takes, in the pool where that is least."""
+        if not self.style.by_node_share:
+            pools = np.unique(self.catalog.pool_of[item.mask.bits != 0]).tolist()
+            request = dict(zip(self.catalog.space.names, item.request.tolist(), strict=True))
+            return min((self.limits.share(pool, request) for pool in pools), default=0.0)
+        options = np.flatnonzero(item.mask.bits)
+        nodes = np.zeros(len(options))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for column, amount in item.asked:
+                np.maximum(nodes, amount / self.catalog.allocatable[column, options], out=nodes)
+            shares = self.limits.shares(options, self.catalog.pool_of[options]) * nodes
+        return float(np.nanmin(shares, initial=np.inf))
 
     def _find_scarce(self, items: Sequence[Item]) -> Bools:
         """Return T: options of pools whose limits could not hold all items that may come, with a margin for waste."""
@@ -197,15 +201,31 @@ class Packer:
             if (admitted := self.hosts.admits(rule, slice(first, last))) is not None:
                 roomy &= admitted
         rows = roomy.nonzero()[0] + first
-        return rows[self._allowed(item, rows)] if len(rows) else rows
+        return rows[self._allowed(item.mask, rows)] if len(rows) else rows
+
+    def has_room(self, mask: Mask, request: Floats) -> bool:
+        """Return whether a row, or a node that the limits still allow, can take a unit, rules for hosts aside."""
+        if (self._holding(mask, request) & self.limits.allows(len(self.catalog))).any():
+            return True
+        rows = np.flatnonzero((self.table.free[:, : self.table.count] >= request[:, None]).all(axis=0))
+        return bool(len(rows) and self._allowed(mask, rows).any())
+
+    def beyond_limits(self, mask: Mask, request: Floats) -> bool:
+        """Return whether a node that the limits do not allow any more could take a unit."""
+        return bool((self._holding(mask, request) & ~self.limits.allows(len(self.catalog))).any())
+
+    def _holding(self, mask: Mask, request: Floats) -> Bools:
+        """Return T: whether an empty node of the option can take a unit, rules for hosts aside."""
+        holding: Bools = (self.catalog.allocatable >= request[:, None]).all(axis=0) & (mask.bits != 0)
+        return holding
 
     def _missing(self, item: Item, rows: slice | Ints) -> Mapping[int, Floats]:
         """Return, by column, the attachments of the item's shared volumes that each of the rows lacks."""
         return self.shared.missing(item.shared, rows) if item.shared else {}
 
-    def _allowed(self, item: Item, rows: Ints) -> Bools:
-        """Return for each row (ascending) whether labels and taints let the item onto it."""
-        table, mask = self.table, item.mask
+    def _allowed(self, mask: Mask, rows: Ints) -> Bools:
+        """Return for each row (ascending) whether labels and taints let units of the mask onto it."""
+        table = self.table
         existing = int(rows.searchsorted(table.existing)) if table.existing else 0
         planned = rows[existing:]
         allowed: Bools = (mask.bits[table.option[planned]] & table.offering_bits[planned]) != 0

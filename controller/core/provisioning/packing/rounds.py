@@ -5,18 +5,18 @@ Rounds go on until nothing more can be placed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from controller.core.api import labels
 from controller.core.api.pod import Resources
-from controller.core.provisioning.offerings.mask_compiler import MaskCompiler
+from controller.core.provisioning.offerings.mask_compiler import Mask, MaskCompiler
 from controller.core.provisioning.packing.items import Item, make_items
 from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.packing.placed_shares import PlacedShares, Share, shares
-from controller.core.provisioning.packing.shrinking import shrink
+from controller.core.provisioning.packing.shrinking import Shrinker
 from controller.core.provisioning.pods.pod_classes import PodClass
 from controller.core.provisioning.pods.relaxation import Choice, RelaxationLevel
 from controller.core.provisioning.resource_space import Floats
@@ -73,6 +73,7 @@ class Rounds:
         self.domains = domains
         self.packer = packer
         self.progress = progress
+        self.shrinker = Shrinker(packer)
         self.scale = _scale(masks.catalog.allocatable, masks.existing.free)
         self.allocator = Allocator(masks, domains, packer.style, early)
         self.bundler = Bundler(topology, masks, domains)
@@ -87,11 +88,21 @@ class Rounds:
         if careful:
             for one in sorted(self.progress, key=self._obeys):
                 self._run([one], careful=True)
-        waiting = list(self.progress)
+        waiting = [one for one in self.progress if one.left]
         while self._run(waiting, careful=careful):
             waiting = [one for one in self.progress if one.left]
             for one in waiting:
                 one.go_to(0)
+
+    def run_first(self, first: Mapping[int, int]) -> None:
+        """Place so many pods of the classes (by index), and none of others; the rest stays in `Progress.left`."""
+        self._find_universes([self._bundle(one) for one in self.progress])
+        later = {one.pod_class.index: one.left - first.get(one.pod_class.index, 0) for one in self.progress}
+        for one in self.progress:
+            one.left -= later[one.pod_class.index]
+        self.run()
+        for one in self.progress:
+            one.left += later[one.pod_class.index]
 
     def _obeys(self, one: Progress) -> bool:
         """Return whether a topology rule binds the class. Others go first, as kube-scheduler may bind them first."""
@@ -107,8 +118,9 @@ class Rounds:
             before = sum(one.left for one in waiting)
             self._retry = False
             self._round(waiting, careful=careful, considerate=considerate)
-            waiting = [one for one in waiting if one.left]
-            if sum(one.left for one in waiting) < before:
+            placed = sum(one.left for one in waiting) < before
+            waiting = self._with_room(waiting)
+            if placed:
                 progressed = True
                 outdated = given_up
             elif self._retry:
@@ -123,6 +135,32 @@ class Rounds:
                 given_up |= len(relaxed) < len(waiting)
                 waiting = relaxed
         return outdated
+
+    def _with_room(self, waiting: Sequence[Progress]) -> list[Progress]:
+        """Return the classes with pods left that may still find a place: limits that are reached leave most without."""
+        left = [one for one in waiting if one.left]
+        if not self.packer.limits.limited:
+            return left
+        fitting = self._chosen(left, self.packer.has_room)
+        if left and not fitting and self.shrinker.shrink():
+            return self._chosen(left, self.packer.has_room)
+        return fitting
+
+    def _chosen(self, waiting: Sequence[Progress], chosen: Callable[[Mask, Floats], bool]) -> list[Progress]:
+        """Return the classes for which this holds, by the mask and request of a pod at its step or a later one."""
+        known: dict[tuple[int, bytes], bool] = {}
+
+        def holds_for(one: Progress) -> bool:
+            request, key = self._request(one.pod_class)
+            for _, level, choices in one.steps[one.step :]:
+                mask = self.masks.mask(level, choices)
+                if (mask.index, key) not in known:
+                    known[mask.index, key] = chosen(mask, request)
+                if known[mask.index, key]:
+                    return True
+            return False
+
+        return [one for one in waiting if holds_for(one)]
 
     def _relax(self, one: Progress) -> bool:
         """Go to the class's next step; False if there is none."""
@@ -168,8 +206,7 @@ class Rounds:
     def _pack(self, allocations: list[Allocation]) -> list[Item]:
         items = self.packer.in_turn(make_items(allocations, self.scale))
         self.packer.pack(items)
-        left = [item for item in items if item.count]
-        if left and shrink(self.packer):
+        while (left := [item for item in items if item.count]) and self.shrinker.shrink():
             self.packer.pack(left)
         return items
 
@@ -218,7 +255,8 @@ class Rounds:
     @property
     def unsettled(self) -> bool:
         """Whether counts of a required spread are uncertain, so that it was held to their upper and lower bounds."""
-        spreads = (g for g in self.topology.groups.values() if g.required and g.key.kind is RuleKind.SPREAD)
+        groups = (group for group in self.topology.groups.values() if group.key.key != labels.HOSTNAME)
+        spreads = (group for group in groups if group.required and group.key.kind is RuleKind.SPREAD)
         return any(
             count > group.min_matched.get(domain, 0) for group in spreads for domain, count in group.max_matched.items()
         )
@@ -239,6 +277,16 @@ class Rounds:
         """Number of pods without a place."""
         return sum(one.left for one in self.progress)
 
+    @property
+    def placed(self) -> dict[int, int]:
+        """The number of pods with a place, by class index."""
+        return {one.pod_class.index: len(one.pod_class) - one.left for one in self.progress}
+
+    @property
+    def rationed(self) -> bool:
+        """Whether limits leave pods out: nodes that they no longer allow would have room."""
+        return bool(self._chosen([one for one in self.progress if one.left], self.packer.beyond_limits))
+
     def disregarding(self, groups: Sequence[TopologyGroup]) -> frozenset[int]:
         """Return the classes, by index, that these spreads count without binding them, in overfull domains."""
         placed = [share for share in shares(self.packer) if share.units]
@@ -252,11 +300,11 @@ class Rounds:
 
     def settle(self) -> None:
         """Take back units whose own rules do not hold in the end; they get one more chance to be placed."""
-        self._withdraw_broken()
-        for one in self.progress:
-            one.go_to(0)
-        self.run()
-        self._withdraw_broken()
+        if self._withdraw_broken():
+            for one in self.progress:
+                one.go_to(0)
+            self.run()
+            self._withdraw_broken()
         self.add_left()
 
     def add_left(self) -> None:
@@ -268,9 +316,9 @@ class Rounds:
         before = self.left + 1
         while self.left < before:
             before = self.left
-            for one in [one for one in tied if one.left]:
+            for one in tied:
                 one.go_to(0)
-                self._run([one], careful=True, considerate=True)
+                self._run(self._with_room([one]), careful=True, considerate=True)
 
     @property
     def left_by_domains(self) -> frozenset[int]:
@@ -281,11 +329,12 @@ class Rounds:
         """Return the classes that obey rules over domains."""
         return [one for one in self.progress if any(rule.obeys for rule in self._bundle(one).rules.domain)]
 
-    def _withdraw_broken(self) -> None:
-        """Take back units until the rules of all that are left hold."""
-        placed = PlacedShares(self.packer)
+    def _withdraw_broken(self) -> int:
+        """Take back units until the rules of all that are left hold; how many."""
+        placed, before = PlacedShares(self.packer), self.left
         while sum([self._withdraw(placed, group) for group in self.broken()]):
             pass
+        return self.left - before
 
     def _overfull(self, group: TopologyGroup) -> dict[str, int]:
         """Return, by domain with units that have the spread's rule, the matched pods above what it allows."""

@@ -176,11 +176,15 @@ class Solver:
 
     def _sound(self, style: PackingStyle, early: frozenset[int] = frozenset()) -> Rounds:
         """Return a first packing in one style in which all required rules hold. `early`: see `Rounds`."""
-        rounds = self.attempt(style, early=early)
-        broken = rounds.broken()
+        rounds = self._first(style, early)
+        style, broken = rounds.packer.style, rounds.broken()
         if not broken:
             return rounds
         candidates = [rounds]
+        if rounds.rationed:
+            # Rules broke as limits cut some pods off: no order cures that, but allocating those within the limits anew.
+            candidates.append(self.attempt(style, early=early, first=rounds.placed))
+            broken = []
         while broken and len(candidates) <= MOST_REORDERED:
             more = candidates[-1].disregarding(broken) - early
             if not more:
@@ -188,19 +192,40 @@ class Solver:
             early |= more
             candidates.append(self.attempt(style, early=early))
             broken = candidates[-1].broken()
-        if broken and style == PackingStyle():
+        if broken and style == PackingStyle(by_node_share=style.by_node_share):
             candidates.append(self.attempt(style, careful=True))
         for each in candidates:
             each.settle()
         return min(candidates, key=lambda each: each.left)
 
-    def attempt(self, style: PackingStyle, *, careful: bool = False, early: frozenset[int] = frozenset()) -> Rounds:
-        """Return a first packing in one style. `careful`: one class and one unit at a time. `early`: see `Rounds`."""
+    def _first(self, style: PackingStyle, early: frozenset[int]) -> Rounds:
+        """Return a packing in one style; where limits leave pods out, in the order of pods that leaves fewer out."""
+        rounds = self.attempt(style, early=early)
+        if not rounds.rationed:
+            return rounds
+        other = self.attempt(replace(style, by_node_share=True), early=early)
+        return other if other.left < rounds.left else rounds
+
+    def attempt(
+        self,
+        style: PackingStyle,
+        *,
+        careful: bool = False,
+        early: frozenset[int] = frozenset(),
+        first: Mapping[int, int] | None = None,
+    ) -> Rounds:
+        """Return a first packing in one style. `careful`: one class and one unit at a time. `early`: see `Rounds`.
+
+        first: the pods of each class, by index, that alone are placed; those left out may be placed by `settle`.
+        """
         packer = Packer(self.masks, self.compiled.limits(), self.options, style, self.compiled.attached)
         topology, domains = self.compiled.topology(packer.hosts)
         progress = [Progress(each.pod_class, each.steps, len(each.pod_class)) for each in self.compiled.ladders]
         rounds = Rounds(topology, self.masks, domains, packer, progress, early)
-        rounds.run(careful=careful)
+        if first is None:
+            rounds.run(careful=careful)
+        else:
+            rounds.run_first(first)
         return rounds
 
     def _tied(self) -> bool:

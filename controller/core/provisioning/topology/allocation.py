@@ -36,6 +36,10 @@ class PackingStyle:
     """Bundles are allocated in turn, one unit each, so that domains fill up together where a spread counts several
     workloads. Else one bundle is allocated as far as possible before the next, and may fill domains that are the only
     ones for later bundles."""
+    by_node_share: bool = False
+    """Where limits may run out, pods go first that take the least share of a node full of their like, and with it of
+    the limits; else those that request the least share of the limits. The first is better where nodes run out of what
+    no limit counts, as memory under a limit on CPU."""
 
 
 def alternative_styles(*, unsettled: bool) -> tuple[PackingStyle, ...]:
