@@ -15,7 +15,7 @@ from controller.core.provisioning import SolveOptions, solve
 from controller.core.provisioning.bound.lower_bound import bound
 from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.packing.packer import Packer
-from controller.core.provisioning.packing.rounds import shares
+from controller.core.provisioning.packing.placed_shares import shares
 from controller.core.provisioning.plan import SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver
