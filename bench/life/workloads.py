@@ -71,13 +71,13 @@ class Workloads:
         self._templates = {each["metadata"]["name"]: each["spec"]["template"] for each in day.deployments}
         self._selectors = {each["metadata"]["name"]: _selector(each) for each in day.budgets}
         self._budgets_due = False
+        self._daemon_sets: list[Document] = []
         kube.end_pod, kube.evict_pod = self._end, self._evict
         kube.listeners.append(self._heard)
 
     def begin(self) -> None:
         """Make what is there before the first second."""
-        for each in self.day.daemon_sets:
-            self.kube.put(DAEMON_SETS, each)
+        self._daemon_sets = [self.kube.put(DAEMON_SETS, each) for each in self.day.daemon_sets]
         for name in self._templates:
             self.kube.put(REPLICA_SETS, {"metadata": {"name": name, "namespace": self.day.namespace}})
         for each in self.day.budgets:
@@ -183,9 +183,9 @@ class Workloads:
         ready["lastTransitionTime"] = timestamp(self.time.clock.now())
         status = {"capacity": _written(kind.capacity), "allocatable": _written(kind.allocatable), "conditions": [ready]}
         self.kube.put(NODES, {**node, "spec": {**spec, "taints": taints}, "status": status})
-        for each in self.day.daemon_sets:
-            template, name = each["spec"]["template"], each["metadata"]["name"]
-            owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": f"daemon-{name}"}
+        for each in self._daemon_sets:
+            template, name, uid = each["spec"]["template"], each["metadata"]["name"], each["metadata"]["uid"]
+            owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": uid}
             metadata = {
                 **template["metadata"],
                 "name": f"{name}-{instance.id}",
