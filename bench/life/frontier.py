@@ -44,7 +44,7 @@ class Choice:
 
 CHOICES = (
     Choice("defaults", line=True),
-    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.15, 0.25, 0.6, 1.0)),
+    *(Choice(f"threshold {t:g}", {THRESHOLD: f"{t:g}"}, line=True) for t in (0.1, 0.4, 0.6, 1.0)),
     *(Choice(f"nodeCostPerHour {cost:g}", settings={"node_cost_per_hour": cost}) for cost in (0.002, 0.05)),
     Choice("podDeletionCost false", settings={"pod_deletion_cost": False}),
     Choice("onDemandTaint false", settings={"on_demand_taint": False}),
