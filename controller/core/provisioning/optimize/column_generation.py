@@ -66,7 +66,8 @@ class Effort:
 
     chosen: of an integer program among the patterns at hand, how many these are, and its branches. listed: the same of
     one among all patterns within the gap, and the states of the branch and bound that lists them. thorough: that one is
-    solved of every problem that is not proven, and not only where limits forbid the cheapest packing.
+    solved of every problem that is not proven, and not only where limits forbid the cheapest packing. near: part of the
+    bound within which a plan's cost is near enough to it.
     """
 
     rounds: tuple[int, int] = (10, 6)
@@ -78,6 +79,7 @@ class Effort:
     chosen: tuple[int, int] = (150, 20)
     listed: tuple[int, int, int] = (600, 50, 4_000)
     thorough: bool = False
+    near: float = 1e-3
 
 
 USUAL = Effort()

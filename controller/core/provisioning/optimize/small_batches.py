@@ -25,7 +25,7 @@ from controller.core.provisioning.optimize.bin_groups import TOLERANCE, existing
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices, load_prices
 from controller.core.provisioning.optimize.build import Packing
-from controller.core.provisioning.optimize.column_generation import USUAL, ColumnGeneration, Effort, Searched
+from controller.core.provisioning.optimize.column_generation import ColumnGeneration, Effort, Searched
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, Admissible, few_states, pack_exactly
 from controller.core.provisioning.optimize.writer import Writer
@@ -94,7 +94,7 @@ class _Kind:
         return sum(units for _, units in self.sources)
 
 
-def pack_small_batch(rounds: Rounds, limits: Limits, most: float, effort: Effort = USUAL) -> SmallBatch | None:
+def pack_small_batch(rounds: Rounds, limits: Limits, most: float, effort: Effort) -> SmallBatch | None:
     """Pack again what a first plan placed. None: the batch is not small, or its rules are not stated exactly.
 
     limits: of the pools before anything was planned. most: $/hour, the cost of the first plan.

@@ -8,6 +8,7 @@ from functools import partial
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
+from controller.core.provisioning.optimize.column_generation import USUAL, Effort
 from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
 from controller.core.provisioning.packing.packer import Packer, weight_premiums
@@ -37,8 +38,6 @@ MOST_IN_TURN = 500
 """Pods of a batch up to which plans are made in turn, too: each takes longer than a first plan."""
 SAME = 1e-9
 """Two costs are equal up to this part of them."""
-NEAR = 1e-3
-"""Part of the bound within which a plan's cost is near enough to it."""
 OF_SMALL, AFTER_SEARCH = 0.3, 0.1
 """Parts of the budget that refinement of a small batch has, and where whole packings were searched through."""
 
@@ -55,10 +54,11 @@ def solve(
 
 
 class Solver:
-    """Makes plans for a compiled problem and keeps the best."""
+    """Makes plans for a compiled problem and keeps the best. effort: work on small batches."""
 
-    def __init__(self, compiled: CompiledProblem) -> None:
+    def __init__(self, compiled: CompiledProblem, effort: Effort = USUAL) -> None:
         self.compiled = compiled
+        self.effort = effort
         self.options = compiled.options
         self.masks = compiled.masks
 
@@ -142,7 +142,9 @@ class Solver:
         if scarce:
             plan = self._tried(rounds, plan, refine(rounds, compiled.limits(), budget))
         first = rounds.packer
-        small = pack_small_batch(rounds, compiled.limits(), self._cost(plan)) if plan.new_nodes else SmallBatch(0.0)
+        small: SmallBatch | None = SmallBatch(0.0)
+        if plan.new_nodes:
+            small = pack_small_batch(rounds, compiled.limits(), self._cost(plan), self.effort)
         if small is not None:
             least = small.least
             plan = self._tried(rounds, plan, small.packer)
@@ -157,7 +159,7 @@ class Solver:
                 rounds.packer = best
             plan = other
         cost = self._cost(plan)
-        if small is not None and small.more is not None and cost > (1.0 + NEAR) * small.least:
+        if small is not None and small.more is not None and cost > (1.0 + self.effort.near) * small.least:
             best, rounds.packer = rounds.packer, first
             small = small.more(cost)
             rounds.packer = best
