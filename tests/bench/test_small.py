@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from bench.field import replicas
 from bench.small import Figures, measured, posed, table
-from bench.small_exact import Proven, proven
+from bench.small_exact import Proven, proven, reference
 from bench.small_exact import table as proofs
 from controller.aws.catalog.offline_catalog import OfflineTypes, shipped_catalog
 from controller.core.api import labels
@@ -48,14 +49,28 @@ def test_the_table_compares_plans_that_leave_equally_many_pods_out() -> None:
 
 def test_the_table_of_proofs_counts_what_is_optimal_and_says_how_far_the_rest_may_be() -> None:
     figures = {
-        1: Proven(3, left=0, tied=True, proof=Proof(1.0, 1.0), seconds=0.01),
-        2: Proven(7, left=0, tied=False, proof=Proof(1.1, 1.0), seconds=0.03),
-        3: Proven(30, left=0, tied=True, proof=None, seconds=0.05),
+        1: Proven(3, left=(), tied=True, proof=Proof(1.0, 1.0), seconds=0.01),
+        2: Proven(7, left=(), tied=False, proof=Proof(1.1, 1.0), seconds=0.03),
+        3: Proven(30, left=(), tied=True, proof=None, seconds=0.05),
     }
     assert proofs(figures).splitlines()[-1] == "| all | 3 | 1 | 1 of 2 | 1 | 5.00% | 10.0% | 30 | 30 | 50 |"
     measured_now = proven(7, SolveOptions())
     assert measured_now.proof is not None
     assert measured_now.proof.optimal
+
+
+def test_plans_are_set_against_the_best_bound_for_the_same_pods() -> None:
+    """The first was optimal; more work raised the second's bound, found the third's optimum, and placed others."""
+    plan = Proven(5, left=(), tied=False, proof=Proof(1.2, 1.0), seconds=0.0)
+    figures = {1: replace(plan, proof=Proof(1.0, 1.0)), 2: plan, 3: plan, 4: plan}
+    found = {
+        2: replace(plan, proof=Proof(1.2, 1.1)),
+        3: replace(plan, proof=Proof(1.15, 1.15)),
+        4: replace(plan, left=("a",), proof=Proof(1.2, 1.2)),
+    }
+    gaps = [0.0, 1.2 / 1.1 - 1, 1.2 / 1.15 - 1, 0.2]
+    best = f"{sum(gaps) / 4:.2%} | 20.0%"
+    assert reference(figures, found).splitlines()[-1] == f"| all | 4 | 3 | 2 | {gaps[2] / 2:.2%} | 4.3% | {best} |"
 
 
 @pytest.mark.parametrize("seed", [76, 111])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,12 +14,15 @@ from controller.core.api.pod import Pod, Toleration
 from controller.core.cloud import CpuCredits, InstanceType, Offering
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize import small_batches
+from controller.core.provisioning.optimize.bin_counts import Work
 from controller.core.provisioning.optimize.column_generation import USUAL
+from controller.core.provisioning.optimize.exact_packing import few_states
 from controller.core.provisioning.plan import SchedulingProblem
-from controller.core.provisioning.solver import solver
+from controller.core.provisioning.solver.compiled_problem import compile_problem
+from controller.core.provisioning.solver.solver import Solver
 from controller.core.state.snapshot import StateNode
 from tests.core.provisioning.exhaustive import cheaper_plan
-from tests.core.provisioning.plans import daemon_sets, near, solved, spread
+from tests.core.provisioning.plans import daemon_sets, judged, near, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -134,14 +136,16 @@ def test_what_column_generation_proves_no_plan_undercuts(seed: int, monkeypatch:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 8, 13, 17, 20, 22])
-def test_what_the_numbers_of_bins_prove_no_plan_undercuts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same problems, with neither the dynamic program nor the search through patterns."""
+@pytest.mark.parametrize("work", [USUAL.counting, Work(rows=0)], ids=["bins", "patterns"])
+def test_what_the_numbers_of_bins_and_all_patterns_prove_no_plan_undercuts(
+    seed: int, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same problems, with neither the dynamic program nor the search through patterns; then with an integer program
+    over all patterns after next to no work on numbers of bins."""
     monkeypatch.setattr(small_batches, "few_states", lambda _: False)
-    monkeypatch.setattr(
-        solver, "pack_small_batch", partial(small_batches.pack_small_batch, effort=replace(USUAL, searches=()))
-    )
+    effort = replace(USUAL, searches=(), counting=work, thorough=not work.rows)
     posed = drawn(seed)
-    plan = solved(posed, OPTIONS)
+    plan = judged(Solver(compile_problem(posed, OPTIONS), effort).solve(), posed, OPTIONS)
     assert plan.proof is not None
     assert plan.proof.cost <= 1.005 * plan.proof.least
     assert cheaper_plan(posed, OPTIONS, plan.proof.least * (1 - 1e-6) - 1e-9) is None
@@ -195,12 +199,19 @@ def shared_between_pools(seed: int) -> SchedulingProblem:
 
 
 @pytest.mark.parametrize("seed", [5, 17, 92, 101])
-def test_what_a_limit_leaves_goes_where_it_saves_most(seed: int) -> None:
-    """The cheapest packing is beyond the limit; the one that is proven uses what the limit leaves."""
-    plan = solved(shared_between_pools(seed), OPTIONS)
-    assert plan.proof is not None
-    assert plan.proof.optimal
-    assert {each.provisioner for each in plan.new_nodes} == {"a", "b"}
+def test_what_a_limit_leaves_goes_where_it_saves_most(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cheapest packing is beyond the limit; the one that is proven uses what the limit leaves, whether states or
+    patterns prove it."""
+    proofs = []
+    for few in (few_states, lambda _: False):
+        monkeypatch.setattr(small_batches, "few_states", few)
+        plan = solved(shared_between_pools(seed), OPTIONS)
+        assert plan.proof is not None
+        assert plan.proof.optimal
+        assert {each.provisioner for each in plan.new_nodes} == {"a", "b"}
+        proofs.append(plan.proof)
+    assert proofs[1].cost == pytest.approx(proofs[0].cost, rel=1e-6)
+    assert proofs[1].least <= proofs[0].cost * (1 + 1e-6)
 
 
 def test_a_batch_of_which_limits_leave_pods_out_is_proven_for_those_that_are_placed() -> None:
