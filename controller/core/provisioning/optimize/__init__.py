@@ -1,1 +1,1 @@
-"""Make a plan cheaper: linear programs, dual prices, local search."""
+"""Make a plan cheaper: linear programs, dual prices, diving, local search."""

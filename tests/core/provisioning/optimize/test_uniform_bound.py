@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from controller.core.api import labels as keys
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.dual_prices import uniform_bound
 from controller.core.provisioning.optimize.refine import cheapest
-from controller.core.provisioning.optimize.uniform_bound import uniform_bound
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.compiled_problem import compile_problem
