@@ -45,7 +45,7 @@ from controller.core.provisioning.plan import SolveOptions
 from controller.core.provisioning.problem import build
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.reconcilers.deprovisioning.deletion_cost_reconciler import MOST_WRITES
+from controller.reconcilers.deprovisioning import deletion_cost_reconciler
 
 DEPLOYMENTS = 10
 MOST_REPLICAS = 24
@@ -332,6 +332,8 @@ def each_its_own(chance: random.Random) -> list[float]:
     return [chance.uniform(0.2, 1.0) for _ in range(DEPLOYMENTS)]
 
 
+WRITES_A_MINUTE = round(60.0 / deletion_cost_reconciler.PASS_SECONDS * deletion_cost_reconciler.MOST_WRITES)
+
 KINDS: dict[str, Callable[[random.Random], list[float]]] = {
     "all Deployments by the same share": alike,
     "all Deployments within 10 % of a common share": nearly_alike,
@@ -348,7 +350,7 @@ def live(seed: int, shares: Callable[[random.Random], list[float]]) -> Iterator[
             fleet.scale(app, chance.randint(MOST_REPLICAS // 2, MOST_REPLICAS))
         fleet.settle()
         fleet.consolidate()
-        told = fleet.copy(MOST_WRITES)
+        told = fleet.copy(WRITES_A_MINUTE)
         writes, _ = told.calm(), fleet.calm()
         deleted = 0
         for app, share in enumerate(shares(chance)):

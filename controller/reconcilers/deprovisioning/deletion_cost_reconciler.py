@@ -17,15 +17,15 @@ from controller.reconcilers.context import ReconcilerContext
 from controller.runtime.loops import ItemBackoff
 from controller.runtime.metrics import DELETION_COSTS_WRITTEN
 
-PASS_SECONDS = 60.0
-MOST_WRITES = 120
-"""Limit for one pass, and so for a minute."""
+PASS_SECONDS = 20.0
+MOST_WRITES = 100
+"""Limit for one pass, and so 300 a minute."""
 MOST_FAILURES = 5
 """Failed writes after which a pass ends: the others would fail as well."""
 
 
 class DeletionCostReconciler:
-    """One pass a minute, with at most MOST_WRITES. With the setting off, costs that were written are removed."""
+    """One pass in PASS_SECONDS, with at most MOST_WRITES. With the setting off, costs that were written are removed."""
 
     name = "deletioncost"
 

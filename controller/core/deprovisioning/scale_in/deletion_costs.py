@@ -26,7 +26,7 @@ from controller.core.state.snapshot import Snapshot
 SCALE: Final = 10_000
 TOLERANCE: Final = 0.15
 """Share of all ranks by which a node's rank may differ from the one that its cost was written for."""
-SETTLED_SECONDS: Final = 60.0
+SETTLED_SECONDS: Final = 30.0
 """Younger pods get no cost: they may be of a rollout or a Job's burst, and gone soon."""
 
 
