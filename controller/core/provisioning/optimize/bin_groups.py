@@ -55,18 +55,21 @@ class BinGroups:
         return prices
 
 
-def find_bins(problem: BinPackingProblem, most: float, least: Floats | None = None) -> BinGroups:
+def find_bins(
+    problem: BinPackingProblem, most: float, least: Floats | None = None, among: Ints | None = None
+) -> BinGroups:
     """Return the bin types that cost no more than `most` and that none dominates,
     and the existing nodes that let something in.
 
-    least: B, $/hour of a bin with next to no load, where that is less than its price. Capacity beyond what all units
-    ask for together is worth nothing, so it is cut off before bins are compared.
+    least: B, $/hour of a bin with next to no load, where that is less than its price. among: bin types, and no others.
+    Capacity beyond what all units ask for together is worth nothing, so it is cut off before bins are compared.
     """
     total = problem.counts @ problem.requests
     capacity, room = np.minimum(problem.capacity, total), np.minimum(problem.room, total)
     takes = np.array([limit.takes for limit in problem.limits]).reshape(len(problem.limits), len(capacity)).T
     least = problem.price if least is None else least
     useful = np.flatnonzero(problem.allowed.any(axis=1) & (least <= most + TOLERANCE))
+    useful = useful if among is None else np.intersect1d(useful, among)
     order = useful[np.lexsort((-capacity[useful].sum(axis=1), problem.price[useful]))]
     types = order[
         _undominated(capacity[order], problem.allowed[order], takes[order], problem.price[order], least[order])

@@ -29,6 +29,8 @@ from controller.core.provisioning.optimize.linear_program import LinearProgram
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
+MANY_TYPES = 200
+"""With more bin types than this, none of which replaces another, only those on the problem's shortlist are used."""
 FIRST_ROUNDS, ROUNDS = 12, 3
 """Rounds of column generation at most: before a dive's first bins are chosen, and before each later choice."""
 GAIN = 1e-6
@@ -83,6 +85,8 @@ class Diving:
         self.work = work
         self.best, self.least = start, start.cost(problem)
         self.groups: BinGroups = find_bins(problem, self.least)
+        if self.groups.types > MANY_TYPES:
+            self.groups = find_bins(problem, self.least, among=problem.shortlist)
         self.prices = self.groups.even_prices(problem.dense)
         self.patterns = self._seen(start.bins)
 

@@ -40,7 +40,7 @@ STRATEGIES = (
 """Strategies of greedy filling, tried in this order while the budget lasts."""
 GREEDY = 0.4
 """The part of the work for builds; the rest is for local search."""
-DIVING, DIVING_ITEM_TYPES = 0.35, 40
+DIVING, DIVING_ITEM_TYPES = 0.35, 100
 """Work for diving, beside that for builds and local search, as a part of it; the most item types for which it pays."""
 AT_MOST, PER_ITEM_TYPE = 2.3, 2.5e-3
 """Times the work left after which a build is given up: the first of these or, where there are many item types, which
