@@ -22,9 +22,10 @@ BINDING_SECONDS = 5.0
 """kube-scheduler counts as binding this long after its last binding, or after a node with planned pods was initialized,
 and MOST_BINDING_SECONDS after the plan at most."""
 MOST_BINDING_SECONDS = 120.0
-FEW_LEFT = 0.05
-"""With no more than this share of the planned pods left, those whose nodes are initialized are planned for again if one
-of the others was bound elsewhere: kube-scheduler tries them for many seconds, and their room may be taken."""
+FEW_LEFT, LEFT_SECONDS = 0.1, 8.0
+"""With no more than this share of the planned pods left so long after a node was initialized, they are planned anew
+if one of the others was bound elsewhere: their room may be taken, and kube-scheduler's back-off of ten seconds is
+nearly over."""
 FEWEST_SECONDS = 2.0
 """Between two such plans."""
 
@@ -46,8 +47,8 @@ class Expectations:
         """Whether one was bound to another node than planned."""
         self._count, self._starting = 0, frozenset[str]()
         """How many pods were to be planned for, and names of the nodes that were not initialized."""
-        self._planned_at = self._bound_at = self._renewed_at = -inf
-        """When a plan was made, the pods to plan for became fewer, and the nominations were renewed, last."""
+        self._planned_at = self._initialized_at = self._bound_at = self._renewed_at = -inf
+        """When a plan was made, a node initialized, that or a binding seen, and the nominations renewed, last."""
 
     def arrive(self, unbound: Iterable[Pod], to_come: Mapping[str, range]) -> None:
         """Expect pods that have come since the plan where they were planned for (see `with_arrivals`)."""
@@ -59,7 +60,9 @@ class Expectations:
         count: pods to plan for. While they become fewer, kube-scheduler binds. launching: names of stand-ins.
         """
         starting = frozenset(n.name for n in snapshot.nodes.values() if n.takes_pods and not n.initialized)
-        if count < self._count or not self._starting <= starting:
+        if not self._starting <= starting:
+            self._initialized_at = self._bound_at = now
+        if count < self._count:
             self._bound_at = now
         self._count, self._starting = count, starting
         self._forget_bound(snapshot)
@@ -123,7 +126,8 @@ class Expectations:
         return now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
 
     def _few_left(self, now: float) -> bool:
-        return len(self.pods) <= FEW_LEFT * self._most and now - self._planned_at >= FEWEST_SECONDS
+        late = now - self._initialized_at >= LEFT_SECONDS and now - self._planned_at >= FEWEST_SECONDS
+        return late and len(self.pods) <= FEW_LEFT * self._most
 
     def _forget_bound(self, snapshot: Snapshot) -> None:
         """Forget the pods that are bound or gone, and note whether one was bound to another node than planned."""

@@ -16,7 +16,7 @@ from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
 from controller.kube.resources import CLUSTER_STATE, NODES, Resource
-from controller.reconcilers.provisioning.expectations import BINDING_SECONDS
+from controller.reconcilers.provisioning.expectations import BINDING_SECONDS, LEFT_SECONDS
 from controller.reconcilers.provisioning.provisioning_reconciler import ProvisioningReconciler
 from controller.runtime.metrics import SCHEDULING_DURATION
 from controller.telemetry.registry import Metrics
@@ -170,9 +170,9 @@ def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_the_last_pods_are_planned_for_again_at_once_if_others_may_have_taken_their_room(elsewhere: bool) -> None:
-    """All but two of 60 planned pods are bound. kube-scheduler tries those two for seconds, and binds one every other
-    second: they wait for it only where every other pod has come to the node that it was planned for."""
+def test_the_last_pods_are_planned_for_again_while_others_are_bound_if_their_room_may_be_taken(elsewhere: bool) -> None:
+    """Of 60 planned pods 54 are bound at once, and one every other second. The others wait for kube-scheduler for some
+    seconds at least, and longer where every pod has come to the node that it was planned for."""
     bursts = Bursts()
     pods = [factories.pod_object(name=f"pod-{number:02}") for number in range(60)]
     bursts.show("Pod", pods)
@@ -183,13 +183,21 @@ def test_the_last_pods_are_planned_for_again_at_once_if_others_may_have_taken_th
     }
     nodes = bursts.show_initialized()
     assert len(nodes) > 1
-    for number, pod in enumerate(pods[:58]):
+
+    def bind(number: int) -> None:
         node = planned[f"default/pod-{number:02}"]
         if elsewhere and number == 0:
             node = next(name for name in nodes if name != node)
-        pods[number] = changed(pod, spec={**pod["spec"], "nodeName": node})
-    bursts.show("Pod", pods)
-    bursts.pass_for(2 * IDLE_SECONDS)
+        pods[number] = changed(pods[number], spec={**pods[number]["spec"], "nodeName": node})
+        bursts.show("Pod", pods)
+
+    for number in range(54):
+        bind(number)
+    bursts.pass_for(LEFT_SECONDS / 2)
+    assert bursts.plans == 1
+    for number in range(54, 58):
+        bind(number)
+        bursts.pass_for((LEFT_SECONDS / 2 + 2 * IDLE_SECONDS) / 4)
     assert bursts.plans == (2 if elsewhere else 1)
 
 
