@@ -24,7 +24,7 @@ CANDIDATES, LATE_CANDIDATES = 12, 3
 LATE = 0.75
 """Part of a build's work budget after which it is late."""
 PROJECT_FROM = 0.15
-"""Part of a build's work budget after which its total work is projected."""
+"""Part of a build's work budget that opening new nodes has taken when its total work is first projected."""
 PROJECT_UNTIL = 0.67
 """Part of all work after which it is not projected any more: the rest would be of little use to local search."""
 TAIL = 2.0
@@ -115,13 +115,13 @@ class Pace:
 
         Late in the whole budget a build that is within its own is not stopped: local search could do little anyway.
         """
-        projected = spent = self.work.done - self.start
+        projected, opening = self.work.done - self.start, self.work.done - self.opening_since
         if (
             size is not None
-            and spent >= PROJECT_FROM * self.most
+            and opening >= PROJECT_FROM * self.most
             and self.work.done < PROJECT_UNTIL * self.work.allowed
         ):
-            projected += TAIL * (self.work.done - self.opening_since) * size / max(1e-12, self.size - size)
+            projected += TAIL * opening * size / max(1e-12, self.size - size)
         self.given_up = self.given_up or projected >= self.most
         return not self.given_up
 
