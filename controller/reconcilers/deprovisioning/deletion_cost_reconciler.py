@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
 from controller.core.deprovisioning.candidates import candidates
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.scale_in.deletion_costs import CostChange, changes, removals
@@ -13,42 +11,35 @@ from controller.core.deprovisioning.scale_in.emptying_order import emptying_orde
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import PODS
-from controller.reconcilers.context import ReconcilerContext
-from controller.runtime.loops import ItemBackoff
+from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.metrics import DELETION_COSTS_WRITTEN
 
 PASS_SECONDS = 20.0
 MOST_WRITES = 100
-"""Limit for one pass, and so 300 a minute."""
+"""Limit for one pass."""
 MOST_FAILURES = 5
 """Failed writes after which a pass ends: the others would fail as well."""
 
 
-class DeletionCostReconciler:
+class DeletionCostReconciler(ContextReconciler):
     """One pass in PASS_SECONDS, with at most MOST_WRITES. With the setting off, costs that were written are removed."""
 
     name = "deletioncost"
 
     def __init__(self, context: ReconcilerContext) -> None:
-        self._kube, self._informers, self._catalogs = context.kube, context.informers, context.catalogs
-        self._clock, self._recorder, self._settings = context.clock, context.recorder, context.settings
+        super().__init__(context)
         self._stop = context.stop
-        self._failing = ItemBackoff(self._clock, self.name)
-        self._due_at = self._clock.monotonic()
-        self._log = structlog.get_logger(self.name)
 
-    def reconcile(self, snapshot: Snapshot) -> float:
+    def _pass(self, snapshot: Snapshot) -> float:
         """Write the most important changes; return the seconds until the next pass."""
-        if not snapshot.synced:
-            return 1.0
-        if (left := self._due_at - self._clock.monotonic()) > 0:
+        if (left := self._left_seconds()) > 0:
             return left
-        self._due_at = self._clock.monotonic() + PASS_SECONDS
+        self._due_in(PASS_SECONDS)
         self._write(self._changes(snapshot))
         return PASS_SECONDS
 
     def _changes(self, snapshot: Snapshot) -> Sequence[CostChange]:
-        self._failing.keep({pod.uid for pod in snapshot.pods.values()})
+        self._items.keep({pod.uid for pod in snapshot.pods.values()})
         if not self._settings.current.pod_deletion_cost:
             return removals(snapshot)
         view, now = self._catalogs.view(snapshot), self._clock.now()
@@ -64,7 +55,7 @@ class DeletionCostReconciler:
 
     def _write(self, wanted: Sequence[CostChange]) -> None:
         written, failed = {"write": 0, "remove": 0}, 0
-        for change in [each for each in wanted if self._failing.ready(each.pod.uid)][:MOST_WRITES]:
+        for change in [each for each in wanted if self._items.ready(each.pod.uid)][:MOST_WRITES]:
             if self._stop.is_set() or failed >= MOST_FAILURES:
                 break
             try:
@@ -72,9 +63,9 @@ class DeletionCostReconciler:
             except KubeError as error:
                 failed += 1
                 pod = change.pod
-                self._failing.failed(pod.uid, error, "Pod deletion cost not written", pod=pod.full_name)
+                self._items.failed(pod.uid, error, "Pod deletion cost not written", pod=pod.full_name)
                 continue
-            self._failing.succeeded(change.pod.uid)
+            self._items.succeeded(change.pod.uid)
             written["remove" if change.cost is None else "write"] += done
         for action, count in written.items():
             self._recorder.count(DELETION_COSTS_WRITTEN, action, amount=count)
