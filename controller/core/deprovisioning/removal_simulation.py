@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.pod import Pod, PodKey
@@ -18,6 +19,7 @@ from controller.core.decisions.fleet_cost import added_surplus
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolvedProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
+from controller.core.provisioning.solver.isolation import solve_around
 from controller.core.provisioning.solver.solver import solve
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import SearchInterruptedError
@@ -100,7 +102,10 @@ class Simulator:
     def _solve(self, pods: list[Pod], removed: frozenset[str]) -> SolvedProblem:
         without = self.going | removed
         problem = build(self.snapshot, self.catalog, pods=pods, without_nodes=without, skipped=self.skipped)
-        return SolvedProblem(problem, solve(problem, self.options, self.snapshot_index))
+        solver = partial(solve, snapshot_index=self.snapshot_index)
+        first_plan = partial(solver, options=replace(self.options, budget_seconds=0.0))
+        plan, _ = solve_around(problem, partial(solver, options=self.options), first_plan)
+        return SolvedProblem(problem, plan)
 
     def _outcome(self, solved: SolvedProblem, own: Mapping[PodKey, Pod]) -> Outcome:
         """Return the outcome of the plan for these pods."""

@@ -99,13 +99,26 @@ class DeprovisioningReconciler(ContextReconciler):
             if not self._items.ready(method.name) or (rebalances and method.name in RESTS):
                 continue
             own = replace(given, held_back=self._executor.held_back(method.name, snapshot))
-            proposal = self._proposal(method, own)
+            proposal = self._decided(method, own)
             self._removal_events.proposed(proposal, given.candidates)
             self._annotate(proposal.annotations)
             if self._start_all(proposal.commands, view):
                 return self._times.again_seconds
             again_seconds = min(again_seconds, proposal.again_seconds)
         return again_seconds
+
+    def _decided(self, method: Method, given: MethodInput) -> Proposal:
+        """Ask the method for its proposal. If it raises, it proposes nothing for a while, and the others go on."""
+        key = (method.name, "decide")
+        if not self._items.ready(key):
+            return Proposal(again_seconds=self._times.plan_seconds)
+        try:
+            proposal = self._proposal(method, given)
+        except Exception as error:  # noqa: BLE001 - one method never stops the others; logged and retried
+            self._items.failed(key, error, "Method of removal failed", method=method.name)
+            return Proposal(again_seconds=self._times.plan_seconds)
+        self._items.succeeded(key)
+        return proposal
 
     def _proposal(self, method: Method, given: MethodInput) -> Proposal:
         """Ask the method for its proposal; methods that only save money wait for provisioning."""

@@ -214,7 +214,8 @@ class CommandExecutor:
                 continue
             progress = self._progress.setdefault(record.id, _Progress(self._clock.monotonic()))
             advance = partial(self._advance, _Pass(command, progress, simulator, catalogs))
-            self._failing.attempt(record.id, advance, "Command held up", NodelessError, nodes=record.nodes)
+            # Whatever is wrong with one command never stops the others.
+            self._failing.attempt(record.id, advance, "Command held up", Exception, nodes=record.nodes)
 
     def _forget_others(self, ids: set[str], snapshot: Snapshot) -> None:
         self._failing.keep({*ids, *(node.node.uid for node in snapshot.nodes.values())})

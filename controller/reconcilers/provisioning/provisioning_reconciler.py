@@ -273,7 +273,7 @@ class ProvisioningReconciler(ContextReconciler):
         plan, error = self._solve(problem, view)
         self._recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
         if error is not None:
-            self._log.error("Solver failed on some pods; the others are planned for", exc_info=error)
+            self._log.error("Solver failed; the plan is not optimised, or lacks the pods to blame", exc_info=error)
         plan = self._judge.permitted(plan, problem)
         record = PlanRecord(self._ledger, problem, ahead, plan.proof)
         gone = self._gone(plan, problem)
@@ -340,7 +340,9 @@ class ProvisioningReconciler(ContextReconciler):
         """`options`: fields of SolveOptions in place of the settings'."""
         index = SnapshotIndex(problem.snapshot, view.tables)
         chosen = replace(self._settings.current.solve_options(), **options)  # type: ignore[arg-type]
-        return solve_around(problem, partial(solve, options=chosen, snapshot_index=index))
+        solver = partial(solve, snapshot_index=index)
+        first_plan = partial(solver, options=replace(chosen, budget_seconds=0.0))
+        return solve_around(problem, partial(solver, options=chosen), first_plan)
 
     def _launch_all(
         self, snapshot: Snapshot, view: CatalogView, planned: Sequence[PlannedNode], record: PlanRecord

@@ -9,6 +9,8 @@ import pytest
 
 from controller.core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
 from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.deprovisioning.expiration import Expiration
+from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.scheduling.taints import ON_DEMAND_TAINT
 from controller.errors import CloudError, NotFoundError, UnavailableError
@@ -157,6 +159,20 @@ def test_methods_have_their_turn_in_order(world: World, names: str, first: str) 
     assert [record["method"] for record in records] == [first]
 
 
+def test_a_method_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_self: Expiration, _given: MethodInput) -> Proposal:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Expiration, "decide", broken)
+    world.add_provisioner(consolidation={"enabled": True})
+    old_node(world, pods=0)
+    world.clock.ahead_seconds = 60.0
+    one = leader(world)
+    snapshot = world.caught_up()
+    assert one.loop.reconcile(snapshot) < 60.0
+    one.passes(lambda s: record_of(s) is not None, "consolidation's command")
+
+
 def test_a_pdb_that_allows_nothing_is_said_and_nothing_begins(world: World) -> None:
     world.add_provisioner(ttlSecondsUntilExpired=30)
     old_node(world)
@@ -199,7 +215,10 @@ def test_a_replacement_is_not_taken_for_empty_while_it_waits_for_its_pods(world:
     assert V1ALPHA5.keys.emptiness_timestamp not in annotations, "nor is its time counted from now on"
 
 
-def test_a_command_that_is_held_up_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [UnavailableError("the API server does not like it"), ZeroDivisionError("a bug")])
+def test_a_command_that_is_held_up_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     world.add_provisioner(ttlSecondsUntilExpired=30)
     annotate_provisioner(world, disruption_budgets='[{"nodes": "100%"}]')
     for name in ("bad", "good"):
@@ -208,7 +227,7 @@ def test_a_command_that_is_held_up_holds_up_no_other(world: World, monkeypatch: 
 
     def refuse(resource: Resource, name: str, *args: Any, **more: Any) -> Any:
         if name == "bad":
-            raise UnavailableError("the API server does not like it")
+            raise error
         return delete(resource, name, *args, **more)
 
     monkeypatch.setattr(world.kube, "delete", refuse)

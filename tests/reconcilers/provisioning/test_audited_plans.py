@@ -10,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.core.provisioning import solve
-from controller.core.provisioning.plan import PlannedNode, SchedulingPlan
+from controller.core.provisioning.optimize.linear_program import UnsolvedProgramError
+from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SchedulingProblem, SolveOptions
 from controller.machines import plan_judge
 from controller.reconcilers.provisioning import provisioning_reconciler
 from controller.telemetry.decision_ledger import Ledger
@@ -74,3 +75,19 @@ def test_an_audit_that_fails_itself_stops_no_launch(world: World, monkeypatch: p
     metrics = Metrics(world.clock)
     world.passes(reconciler(world, ledger=Ledger(world.clock, metrics)), nodes_are(1), "a node")
     assert 'result="audit-failed"} 1.0' in metrics.page({}).body.decode()
+
+
+def test_where_the_plan_cannot_be_optimised_the_first_plan_is_launched_and_the_failure_logged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(problem: SchedulingProblem, options: SolveOptions, **more: Any) -> SchedulingPlan:
+        if options.budget_seconds > 0:
+            raise UnsolvedProgramError("no optimum")
+        return solve(problem, options, **more)
+
+    monkeypatch.setattr(provisioning_reconciler, "solve", failing)
+    two_pods_apart(world)
+    with capture_logs() as logs:
+        world.passes(reconciler(world), nodes_are(2), "their nodes")
+    (line,) = (entry for entry in logs if entry["log_level"] == "error")
+    assert line["event"] == "Solver failed; the plan is not optimised, or lacks the pods to blame"

@@ -1,7 +1,8 @@
-"""Isolate pods on which the solver raises, so that they never block the others (invariant 6).
+"""Plan although the solver raises (invariant 6): without its optimisation, else without the pods to blame.
 
-The solver should not raise. If it does, a binary search finds the pods to blame; they stay pending with the error as
-their reason, and the rest is solved without them.
+The solver should not raise. If it does, the first plan, which is not optimised, places all pods at a higher price. If
+that fails as well, a binary search finds the pods to blame; they stay pending with the error as their reason, and the
+rest is solved without them.
 """
 
 from __future__ import annotations
@@ -18,13 +19,23 @@ MOST_TRIES = 64
 Solve = Callable[[SchedulingProblem], SchedulingPlan]
 
 
-def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPlan, Exception | None]:
-    """Return the plan, and the first error if pods had to be left out.
+def solve_around(
+    problem: SchedulingProblem, solve: Solve, first_plan: Solve
+) -> tuple[SchedulingPlan, Exception | None]:
+    """Return the plan, and the error of `solve` if it raised. `first_plan`: the same solver without optimisation.
 
-    Raises what `solve` raised if no pod is to blame, or too many are.
+    Raises what `first_plan` raised if no pod is to blame, or too many are.
     """
     try:
         return solve(problem), None
+    except Exception as error:  # noqa: BLE001 - reported by the caller
+        return _without_bad_pods(problem, first_plan), error
+
+
+def _without_bad_pods(problem: SchedulingProblem, solve: Solve) -> SchedulingPlan:
+    """Return the plan of all pods on which the solver does not raise; the others are left out."""
+    try:
+        return solve(problem)
     except Exception as error:
         bad, spent = _bisected(problem, solve)
         if not bad or spent >= MOST_TRIES:
@@ -35,7 +46,7 @@ def solve_around(problem: SchedulingProblem, solve: Solve) -> tuple[SchedulingPl
             f"the scheduler failed on this pod ({type(error).__name__}: {error}); please report it with the pod's YAML"
         )
         left = tuple(UnplacedPod(pod.key, reason) for pod in bad)
-        return replace(rest, unplaced=tuple(sorted((*rest.unplaced, *left), key=lambda each: each.pod))), error
+        return replace(rest, unplaced=tuple(sorted((*rest.unplaced, *left), key=lambda each: each.pod)))
 
 
 def _bisected(problem: SchedulingProblem, solve: Solve) -> tuple[list[Pod], int]:
