@@ -26,7 +26,7 @@ from controller.core.cloud import (
 )
 from controller.errors import NotFoundError
 from controller.kube.client import KubeClient
-from controller.kube.resources import EVENTS, Resource
+from controller.kube.resources import EVENTS, PODS, Resource
 from controller.operator.composition import Edges, Operator, OperatorTimes
 from controller.runtime.loops import BackoffTimes
 from controller.settings import Settings
@@ -84,7 +84,8 @@ class Process:
 
 
 class CrashingKube(KubeClient):
-    """A client whose writes may crash its process, except for events and statuses, on which no node depends."""
+    """A client whose writes may crash its process, except for events, and statuses other than those of pods: no node
+    depends on them."""
 
     def __init__(self, kube: KubeClient, clock: SettableClock, process: Process) -> None:
         super().__init__(kube.connection, clock=clock, stop=process.stop)
@@ -102,7 +103,7 @@ class CrashingKube(KubeClient):
         def write() -> dict[str, Any]:
             return super(CrashingKube, self)._call(method, resource, namespace, name, subresource, **more)
 
-        if method == "GET" or resource is EVENTS or subresource == "status":
+        if method == "GET" or resource is EVENTS or (subresource == "status" and resource is not PODS):
             if self._process.killed.is_set():
                 raise Killed(method)
             return write()

@@ -108,6 +108,7 @@ GOES = frozenset({"DELETE nodes", "terminate"})
 DRAINS = frozenset({"POST pods/eviction"}) | GOES
 REPLACES = frozenset({RECORD, "launch", "POST nodes", "DELETE nodes"})
 JOINS = frozenset({"PATCH nodes ownerReferences", "PATCH nodes labels"})
+OPENS = frozenset({"PATCH pods/status", f"PATCH nodes annotations.-{keys.OPENS_WITH}"})
 ENDS = frozenset({"PATCH nodes labels", "POST pods/eviction", "terminate", "PATCH nodes -finalizers"})
 
 
@@ -185,6 +186,14 @@ def termination(controller: CrashingController) -> list[str]:
     return [old]
 
 
+def placing(controller: CrashingController) -> list[str]:
+    """Pods of two sizes, for which one plan has two nodes: they are created cordoned, and opened together."""
+    kind = {"key": keys.INSTANCE_TYPE, "operator": "In", "values": ["c5.large"]}
+    controller.world.add_provisioner(requirements=[kind])
+    controller.actors.wanted = {"small": (1, "1200m"), "large": (1, "1500m")}
+    return []
+
+
 CASES = {
     "expiration": Case(expiration, 1, REPLACES | DRAINS),
     "expiration: surge": Case(surge, 1, frozenset({RECORD, "PATCH deployments", "DELETE nodes"}), JOINS | ENDS),
@@ -195,6 +204,8 @@ CASES = {
     "consolidation: N to M": Case(consolidation_many, 2, REPLACES, JOINS | ENDS),
     "emptiness": Case(emptiness, 0, GOES, JOINS),
     "interruption": Case(interruption, 1, DRAINS | {"launch"}, JOINS),
+    "placing: launched": Case(placing, 2, frozenset({"launch", "POST nodes"}), JOINS | OPENS),
+    "placing: opened": Case(placing, 2, OPENS, JOINS | {"launch", "POST nodes"}),
     "termination": Case(termination, 1, (DRAINS | {"launch"}) - {"DELETE nodes"}, JOINS),
 }
 
@@ -268,4 +279,5 @@ def test_headroom_is_launched_once_around_whichever_write_the_controller_dies(co
 
 def _touched(node: dict[str, Any]) -> bool:
     annotations = node["metadata"].get("annotations") or {}
-    return bool(node["spec"].get("unschedulable")) or COMMAND_ANNOTATION in annotations
+    marks = annotations.keys() & {COMMAND_ANNOTATION, keys.OPENS_WITH}
+    return bool(node["spec"].get("unschedulable") or marks)

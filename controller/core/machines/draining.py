@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.core.api.labels import EXCLUDE_BALANCERS
+from controller.core.api.labels import EXCLUDE_BALANCERS, OPENS_WITH
 from controller.core.api.node import UNSCHEDULABLE, Node
 from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
@@ -110,8 +110,11 @@ def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> Dr
 
 
 def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return the patch that takes a node out of scheduling and of load balancers' targets, and annotates it."""
-    metadata = {"labels": {EXCLUDE_BALANCERS: "karpenter"}, "annotations": dict(annotations)}
+    """Return the patch that takes a node out of scheduling and of load balancers' targets, and annotates it.
+
+    One that was about to be opened to pods (`opening`) stays closed.
+    """
+    metadata = {"labels": {EXCLUDE_BALANCERS: "karpenter"}, "annotations": {OPENS_WITH: None, **annotations}}
     return {"metadata": metadata, "spec": {"unschedulable": True}}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -25,6 +24,9 @@ OPEN_SECONDS = 10.0
 WORKERS = 8
 MOST_AT_ONCE = 1000
 """Pods that are nominated before their nodes open: five seconds at 200 requests a second."""
+NOMINATING_SECONDS = 10.0
+"""After this no further pod is nominated at once: an API server that is slow, or a webhook that fails, keeps no node
+closed."""
 NOMINATED_SECONDS = 60.0
 """How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it may before
 the last of the nodes is open."""
@@ -90,11 +92,15 @@ class OpeningReconciler(ContextReconciler):
         for pod, _ in lacking:
             self._times[pod.uid] += 1
         began = self._clock.monotonic()
-        written = sum(self._executor.map(lambda each: self._write(*each), lacking))
+        end = began + NOMINATING_SECONDS
+        written = sum(self._executor.map(lambda each: self._write(*each, end), lacking))
         seconds = round(self._clock.monotonic() - began, 3)
         self._log.info("Nominated pods to the nodes that they were planned for", pod_count=written, seconds=seconds)
 
-    def _write(self, pod: Pod, node: str) -> bool:
+    def _write(self, pod: Pod, node: str, end: float) -> bool:
+        """Nominate the pod; False if that failed, or if it is `end` (monotonic seconds) already."""
+        if self._clock.monotonic() >= end:
+            return False
         namespace, name = pod.key
         status = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
         try:
@@ -109,11 +115,17 @@ class OpeningReconciler(ContextReconciler):
         self._informers.learn(PODS, written)
         return True
 
-    def _open(self, node: Node) -> None:
+    def _open(self, seen: Node) -> None:
+        known = self._informers.snapshot().nodes.get(seen.name)
+        if known is None or known.leaving or OPENS_WITH not in known.node.annotations:
+            return
+        node = known.node
         try:
             self._informers.learn(NODES, self._uncordon(node))
         except NotFoundError as error:
             self._log.debug("Node was gone before it was opened", node=node.name, error=str(error))
+        except ConflictError:
+            self._items.postpone(node.uid)  # it has changed meanwhile: somebody may have opened, cordoned or deleted it
         except KubeError as error:
             self._items.failed(node.uid, error, "Node is not opened to pods yet", node=node.name)
         else:
@@ -123,14 +135,10 @@ class OpeningReconciler(ContextReconciler):
     def _uncordon(self, node: Node) -> dict[str, Any]:
         """Uncordon the node, without the taint of the cordon, which the node controller takes off some time later.
 
-        Where the Node has changed meanwhile, its taints are left to the node controller. Raise KubeError.
+        Raises ConflictError if the Node is not the one that was seen any more, and other KubeErrors.
         """
-        metadata: dict[str, Any] = {"annotations": {OPENS_WITH: None}}
-        spec: dict[str, Any] = {"unschedulable": None}
-        version = {**metadata, "resourceVersion": node.resource_version}
-        taints = {**spec, "taints": [taint_document(taint) for taint in node.taints] or None}
-        with suppress(ConflictError):
-            return self._kube.patch(NODES, node.name, {"metadata": version, "spec": taints})
+        metadata = {"annotations": {OPENS_WITH: None}, "resourceVersion": node.resource_version}
+        spec = {"unschedulable": None, "taints": [taint_document(taint) for taint in node.taints] or None}
         return self._kube.patch(NODES, node.name, {"metadata": metadata, "spec": spec})
 
 

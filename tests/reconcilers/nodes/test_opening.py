@@ -14,8 +14,10 @@ from controller.errors import KubeError
 from controller.kube.resources import NODES, PODS, Resource
 from controller.reconcilers.nodes.opening_reconciler import (
     MOST_NOMINATIONS,
+    NOMINATING_SECONDS,
     OPEN_SECONDS,
     RENEWAL_SECONDS,
+    WORKERS,
     OpeningReconciler,
 )
 from tests.core.instances import cloud_instance
@@ -82,16 +84,52 @@ def test_the_taint_of_the_cordon_goes_with_it_and_no_other(world: World) -> None
     own = {"key": "dedicated", "value": "web", "effect": "NoSchedule"}
     world.kube.patch(NODES, first, {"spec": {"taints": [cordon, own]}})
     world.change_settings(place_as_planned=False)
-    stale = world.caught_up()
-    world.kube.patch(NODES, first, {"metadata": {"labels": {"changed": "meanwhile"}}})
-    loop = OpeningReconciler(world.context)
-    loop.reconcile(stale)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
     assert not cordoned(world, first)
-    assert world.node(first)["spec"]["taints"] == [cordon, own], "somebody else's change is not undone"
-    closed = {"metadata": {"annotations": {OPENS_WITH: "plan"}}, "spec": {"unschedulable": True}}
-    world.kube.patch(NODES, first, closed)
-    loop.reconcile(world.caught_up())
     assert world.node(first)["spec"]["taints"] == [own]
+
+
+def test_a_node_that_changes_meanwhile_is_looked_at_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another leader opens it and a user cordons it, the moment before it would be uncordoned: his cordon stays."""
+    names = two_nodes(world)
+    for name in names:
+        world.come_up(name)
+    patch, changes = world.kube.patch, dict.fromkeys(names, True)
+
+    def late(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
+        if resource == NODES and changes.pop(name, False):
+            patch(NODES, name, {"metadata": {"labels": {"changed": "meanwhile"}}})
+            if name == names[0]:
+                patch(NODES, name, {"metadata": {"annotations": {OPENS_WITH: None}}, "spec": {"unschedulable": True}})
+        return patch(resource, name, *given, **fields)
+
+    monkeypatch.setattr(world.kube, "patch", late)
+    seen = world.passes(OpeningReconciler(world.context), all_open)
+    assert not changes
+    assert [seen.nodes[name].node.unschedulable for name in names] == [True, False]
+    assert all(world.node(name)["metadata"]["labels"]["changed"] == "meanwhile" for name in names)
+
+
+def test_nominations_that_take_long_keep_no_node_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook for pods that runs on the very nodes, say: its pods wait for them."""
+    names = two_nodes(world)
+    for number in range(3 * WORKERS):
+        expect(world, f"p{number}", 1)
+    for name in names:
+        world.come_up(name)
+    patch, tried = world.kube.patch, list[str]()
+
+    def slow(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
+        if resource == PODS:
+            tried.append(name)
+            world.clock.ahead_seconds += NOMINATING_SECONDS
+            raise KubeError("failed calling webhook", 500)
+        return patch(resource, name, *given, **fields)
+
+    monkeypatch.setattr(world.kube, "patch", slow)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert 0 < len(tried) <= WORKERS, "those that had begun"
+    assert not any(cordoned(world, name) for name in names)
 
 
 def test_a_node_that_does_not_come_holds_the_others_up_for_ten_seconds(world: World) -> None:
