@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from controller.kube.client import KubeClient
 from controller.kube.connection import connect
 from controller.kube.resources import CONFIG_MAPS
 from controller.reconcilers.bookkeeping.price_store import CONFIG_MAP, KEY
+from sandbox.apiserver import serve
 from tests.cli.cluster_files import GROUP, OURS
 from tests.cli.conftest import Run, Write, answer
 
@@ -68,6 +70,17 @@ def test_the_cluster_and_its_dump_cost_the_same_in_every_command(run: Run, write
     ]
     assert {each["pricePerHour"] for plan in plans for each in plan} <= {ON_DEMAND, SPOT}
     assert plans[0]
+
+
+def test_a_cluster_without_nodes_costs_what_its_price_book_says(run: Run, tmp_path: Path) -> None:
+    """Its region is the book's: after the last node is gone, nothing costs what it would in us-east-1."""
+    path = str(tmp_path / "kubeconfig")
+    with serve(kubeconfig=Path(path)):
+        kube = KubeClient(connect(path))
+        kube.create(CONFIG_MAPS, packed(shipped_catalog("ap-northeast-2").price_book()), "default")
+        for command in (("view",), ("simulate", "--live")):
+            notes = answer(run(*command, "--kubeconfig", path, "-o", "json"))["notes"]
+            assert any("Types and prices of ap-northeast-2" in note for note in notes), (command, notes)
 
 
 def test_without_a_price_book_the_release_stands_in_and_its_dump_says_so(

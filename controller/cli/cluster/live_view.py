@@ -128,8 +128,7 @@ class LiveCluster:
         """Return the cluster as known now. Raises CloudError with live prices."""
         snapshot = self.informers.snapshot()
         settings, problems = self._read_settings()
-        region = region_of(node.node.labels for node in snapshot.nodes.values()) or DEFAULT_REGION
-        types = self._types_for(region, settings)
+        types = self._types_for(snapshot, settings)
         last = self._last
         entries = on_record(self.record.objects(), limit=SHOWN)
         if last is None or (last.snapshot.version, last.source) != (snapshot.version, types.source):
@@ -156,12 +155,15 @@ class LiveCluster:
                 return self._settings, tuple(f"{CONFIG_MAP}: {problem}" for problem in error.problems)
         return self._settings, ()
 
-    def _types_for(self, region: str, settings: Settings) -> _Types:
+    def _types_for(self, snapshot: Snapshot, settings: Settings) -> _Types:
         own, now = self._types, self.clock.monotonic()
         stale = own is not None and self.where.catalog == LIVE and now - own.since > PRICES_SECONDS
         written = self.prices.objects()
+        region = region_of(node.node.labels for node in snapshot.nodes.values())
         if own is None or own.key != (region, settings, written) or stale:
-            source = source_or_none(self.where.catalog, region, settings, book=published(written))
+            book = published(written)
+            named = region or (book.region if book else DEFAULT_REGION)
+            source = source_or_none(self.where.catalog, named, settings, book=book)
             self._types = own = _Types((region, settings, written), source, Catalogs(source.types, self.executor), now)
         return own
 

@@ -57,9 +57,10 @@ class Objects:
 
     @property
     def region(self) -> str:
-        """The region of most nodes; empty when no node has the label."""
+        """The region of most nodes, else that of the price book; empty without both."""
         metadata = (mapping(each.document.get("metadata")) for each in self.located if each.kind == "Node")
-        return region_of(mapping(each.get("labels")) for each in metadata)
+        of_nodes = region_of(mapping(each.get("labels")) for each in metadata)
+        return of_nodes or (self.prices.region if self.prices else "")
 
 
 def region_of(labels: Iterable[Mapping[str, Any]]) -> str:
