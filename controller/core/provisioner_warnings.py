@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
@@ -10,6 +11,11 @@ from typing import Final
 from controller.core.api import labels
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.strict import did_you_mean, step
+from controller.core.api.v1alpha5 import V1ALPHA5
+from controller.core.guards import headroom
+from controller.core.guards.headroom import HEADROOM_ANNOTATION, parse_headroom
+from controller.core.guards.mix import BASE_ANNOTATION, MOST, PERCENTAGE_ANNOTATION, readable
+from controller.core.guards.spending import PRICE_LIMIT_ANNOTATION, price_limit
 from controller.core.scheduling.requirements import Requirements
 from controller.core.zones.balance import AIMS, INTERVAL_ANNOTATION, read_interval
 from controller.errors import Problem
@@ -29,6 +35,16 @@ REMEDIES: Final = {
     "move_seconds": "write a duration, such as 30m, or 0",
 }
 """By member of a `ZoneBalance`."""
+UNREADABLE: Final = {
+    PRICE_LIMIT_ANNOTATION: ("nothing is launched", "write $ an hour, such as 12.5"),
+    BASE_ANNOTATION: ("new nodes are on demand", f"write 0 to {MOST[BASE_ANNOTATION]}"),
+    PERCENTAGE_ANNOTATION: ("new nodes are on demand", f"write 0 to {MOST[PERCENTAGE_ANNOTATION]}"),
+    HEADROOM_ANNOTATION: ("no room is kept free", f"write {headroom.EXAMPLE}"),
+    V1ALPHA5.keys.disruption_budgets: ("no node is removed", 'write [{"nodes": "10%"}], say'),
+    V1ALPHA5.keys.consolidation_threshold: ("the default holds", "write a number of 0 or more, such as 0.25"),
+    V1ALPHA5.keys.grace_period: ("nodes drain as long as it takes", "write a duration above 0, such as 2h"),
+}
+"""By annotation of a Provisioner: what holds while it cannot be read, and what to write."""
 
 
 def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[str]) -> tuple[Problem, ...]:
@@ -39,8 +55,11 @@ def provisioner_warnings(provisioner: Provisioner, instance_types: Collection[st
     return (
         *islice(_unknown_keys(provisioner), SHOWN),
         *(_unknown_types(provisioner, instance_types) if instance_types else ()),
+        *_contradictions(provisioner),
         *_limits(provisioner),
         *_zone_aims(provisioner),
+        *_unreadable(provisioner),
+        *_unknown_annotations(provisioner),
     )
 
 
@@ -116,6 +135,14 @@ def _unknown_types(provisioner: Provisioner, known: Collection[str]) -> Iterator
         )
 
 
+def _contradictions(provisioner: Provisioner) -> Iterator[Problem]:
+    """Labels that no node of the Provisioner can have, since its requirements or labels exclude each other."""
+    excluded = [each.key for each in _of_nodes(provisioner).values() if not each.satisfiable]
+    for key in excluded[:SHOWN]:
+        what = f"no value of {key} meets all of them and spec.labels, and so no node is launched"
+        yield Problem("spec.requirements", what, "relax one")
+
+
 def _limits(provisioner: Provisioner) -> Iterator[Problem]:
     if not provisioner.limits:
         remedy = "set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
@@ -127,10 +154,50 @@ def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:
     for key, (name, read) in AIMS.items():
         value = provisioner.object_annotations.get(key)
         if value is not None and read(value) is None:
-            shown = value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}..."
-            what = f"{shown!r} cannot be read and counts as missing"
+            what = f"{_shown(value)} cannot be read and counts as missing"
             yield Problem(step("metadata.annotations", key), what, REMEDIES[name])
     interval = read_interval(provisioner.object_annotations.get(INTERVAL_ANNOTATION, ""))
     if interval and not provisioner.disruption.consolidation:
         what = "moves no node while consolidation is off"
         yield Problem(step("metadata.annotations", INTERVAL_ANNOTATION), what, "set spec.consolidation.enabled: true")
+
+
+def _unreadable(provisioner: Provisioner) -> Iterator[Problem]:
+    """Annotations on limits and removals that cannot be read."""
+    for key, (effect, remedy) in UNREADABLE.items():
+        value = provisioner.object_annotations.get(key)
+        if value is not None and not _reads(provisioner, key, value):
+            what = f"{_shown(value)} cannot be read, and {effect}"
+            yield Problem(step("metadata.annotations", key), what, remedy)
+
+
+def _reads(provisioner: Provisioner, key: str, value: str) -> bool:
+    """Return whether the annotation can be read by those that obey it."""
+    policy = provisioner.disruption
+    if key in MOST:
+        return readable(key, value)
+    if key == V1ALPHA5.keys.disruption_budgets:
+        return not policy.budgets_problem
+    if key == V1ALPHA5.keys.consolidation_threshold:
+        return policy.consolidation_threshold is not None
+    if key == V1ALPHA5.keys.grace_period:
+        return policy.drain_seconds != math.inf
+    try:
+        price_limit(provisioner) if key == PRICE_LIMIT_ANNOTATION else parse_headroom(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown_annotations(provisioner: Provisioner) -> Iterator[Problem]:
+    """Yield annotations that look like one of the controller's, and are none."""
+    known = (*AIMS, *UNREADABLE, V1ALPHA5.keys.rebalance_recommendation)
+    for key in provisioner.object_annotations:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=ALIKE)
+        if near and key not in known:
+            path = step("metadata.annotations", key)
+            yield Problem(path, "nothing reads this annotation", f"did you mean {near[0]!r}?")
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]}...")

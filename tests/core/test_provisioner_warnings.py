@@ -10,7 +10,9 @@ from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Taint
 from controller.core.api.pod import SelectorRequirement
+from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.provisioner_warnings import overlap, provisioner_warnings
+from tests import factories
 from tests.factories import provisioner
 
 TYPES = frozenset({"m5.large", "m5.xlarge", "c5.large"})
@@ -30,6 +32,19 @@ def annotated(**values: str) -> dict[str, Any]:
     return {"limits": LIMITS, "object_annotations": FrozenMap(keys)}
 
 
+def parsed(**values: str) -> dict[str, Any]:
+    """Annotations whose reader is that of the policy."""
+    fields = annotated(**values)
+    made = factories.provisioner_object(annotations=dict(fields["object_annotations"]))
+    return fields | {"disruption": V1ALPHA5.pool.parse(made).disruption}
+
+
+def at(name: str) -> str:
+    return f'metadata.annotations["karpenter.sh/{name}"]'
+
+
+FAMILY = "karpenter.k8s.aws/instance-family"
+NONE_LAUNCHED = "and so no node is launched; relax one"
 TYPE = "node.kubernetes.io/instance-type"
 NO_LIMITS = "spec.limits: is missing; set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
 SHARE = 'metadata.annotations["karpenter.sh/zone-max-share"]'
@@ -100,6 +115,44 @@ WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or mor
         (
             annotated(zone_move_interval="30m"),
             [f"{INTERVAL}: moves no node while consolidation is off; set spec.consolidation.enabled: true"],
+        ),
+        (
+            annotated(price_limit="12.5", on_demand_base="2", on_demand_percentage="20", headroom='[{"percent": 10}]'),
+            [],
+        ),
+        (
+            annotated(price_limit="cheap", on_demand_base="-1", on_demand_percentage="101", headroom="{}"),
+            [
+                f"{at('price-limit')}: 'cheap' cannot be read, and nothing is launched; write $ an hour, such as 12.5",
+                f"{at('on-demand-base')}: '-1' cannot be read, and new nodes are on demand; write 0 to 1000000",
+                f"{at('on-demand-percentage')}: '101' cannot be read, and new nodes are on demand; write 0 to 100",
+                f"{at('headroom')}: '{{}}' cannot be read, and no room is kept free; "
+                'write [{"cpu": "2", "memory": "4Gi", "count": 3}] or [{"percent": 10}]',
+            ],
+        ),
+        (
+            parsed(disruption_budgets="[", consolidation_threshold="-3", termination_grace_period="soon"),
+            [
+                f"{at('disruption-budgets')}: '[' cannot be read, and no node is removed; "
+                'write [{"nodes": "10%"}], say',
+                f"{at('consolidation-threshold')}: '-3' cannot be read, and the default holds; "
+                "write a number of 0 or more, such as 0.25",
+                f"{at('termination-grace-period')}: 'soon' cannot be read, and nodes drain as long as it takes; "
+                "write a duration above 0, such as 2h",
+            ],
+        ),
+        (parsed(disruption_budgets="[]", consolidation_threshold="0", termination_grace_period="2h"), []),
+        (
+            annotated(price_limt="3", provisioner_hash="1"),
+            [f"{at('price-limt')}: nothing reads this annotation; did you mean 'karpenter.sh/price-limit'?"],
+        ),
+        (
+            {**requires((FAMILY, "In", ("m5",)), (FAMILY, "In", ("c5",))), "labels": {}},
+            [f"spec.requirements: no value of {FAMILY} meets all of them and spec.labels, {NONE_LAUNCHED}"],
+        ),
+        (
+            {**requires(("team", "In", ("a",))), "labels": {"team": "b"}},
+            [f"spec.requirements: no value of team meets all of them and spec.labels, {NONE_LAUNCHED}"],
         ),
     ],
 )

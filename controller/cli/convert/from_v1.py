@@ -19,7 +19,7 @@ from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.duration import duration_seconds
 from controller.core.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_CATEGORY, OS
 from controller.core.api.v1alpha5 import V1ALPHA5
-from controller.core.api.v1alpha5.disruption_rules import GRACE_PERIOD_ANNOTATION
+from controller.core.api.v1alpha5.disruption_rules import ANNOTATION_KEYS
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
 
 FAMILIES = {alias: family for family, alias in ALIASES.items()}
@@ -78,9 +78,10 @@ class FromV1(Conversion):
             annotations[key] = json.dumps(disruption["budgets"])
             self.lose(own, f"budgets became the annotation {key}, which Karpenter v0.27 does not know")
         if inner.get("terminationGracePeriod"):
-            annotations[GRACE_PERIOD_ANNOTATION] = inner["terminationGracePeriod"]
+            annotations[ANNOTATION_KEYS.grace_period] = inner["terminationGracePeriod"]
             self.lose(
-                own, f"terminationGracePeriod became {GRACE_PERIOD_ANNOTATION}, which Karpenter v0.27 does not know"
+                own,
+                f"terminationGracePeriod became {ANNOTATION_KEYS.grace_period}, which Karpenter v0.27 does not know",
             )
         labels = {"labels": meta["labels"]} if meta.get("labels") else {}
         return {"name": meta.get("name"), **labels, **({"annotations": annotations} if annotations else {})}

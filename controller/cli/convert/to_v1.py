@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.core.api.document import Document, mapping, objects, text
 from controller.core.api.nodetemplate import ID_KEYS, comma_list, default_ami_family
-from controller.core.api.v1alpha5.disruption_rules import ANNOTATION_KEYS, GRACE_PERIOD_ANNOTATION, THRESHOLD_ANNOTATION
+from controller.core.api.v1alpha5.disruption_rules import ANNOTATION_KEYS
 from controller.core.api.v1alpha5.provisioner_defaults import default_requirements
 from controller.core.untrusted_json import UnreadableJsonError, read_json
 
@@ -104,7 +104,7 @@ class ToV1(Conversion):
             "expireAfter": _seconds(spec.get("ttlSecondsUntilExpired")),
         }
         template.update({key: spec[key] for key in ("taints", "startupTaints") if spec.get(key)})
-        if grace := annotations.pop(GRACE_PERIOD_ANNOTATION, None):
+        if grace := annotations.pop(ANNOTATION_KEYS.grace_period, None):
             template["terminationGracePeriod"] = grace
         around = {key: dict(spec[key]) for key in ("labels", "annotations") if spec.get(key)}
         pool_spec: dict[str, Any] = {
@@ -116,8 +116,12 @@ class ToV1(Conversion):
             pool_spec["limits"] = dict(limits)
         if spec.get("weight"):
             pool_spec["weight"] = spec["weight"]
-        if annotations.pop(THRESHOLD_ANNOTATION, None) is not None:
-            self.lose(own, f"annotation {THRESHOLD_ANNOTATION}", "see consolidationPolicy Balanced of later releases")
+        if annotations.pop(ANNOTATION_KEYS.consolidation_threshold, None) is not None:
+            self.lose(
+                own,
+                f"annotation {ANNOTATION_KEYS.consolidation_threshold}",
+                "see consolidationPolicy Balanced of later releases",
+            )
         metadata = {"name": meta.get("name"), **({"labels": meta["labels"]} if meta.get("labels") else {})}
         kept = {key: value for key, value in annotations.items() if "last-applied-configuration" not in key}
         metadata.update({"annotations": kept} if kept else {})

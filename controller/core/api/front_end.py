@@ -67,6 +67,12 @@ class AnnotationKeys:
     """Of a node: the RFC 3339 time since which it has no pods."""
     voluntary_disruption: str
     """Of a node: `expired` or `drifted`; users ask by it for a replacement now."""
+    consolidation_threshold: str
+    """Of a pool: the least score of a consolidation; 0: any saving is enough, as in Karpenter v0.27."""
+    grace_period: str
+    """Of a pool: how long its nodes may drain, such as 2h; without it the setting `terminationGracePeriod` holds."""
+    rebalance_recommendation: str
+    """Of a pool: `replace` replaces a node, replacement first; anything else ignores the recommendation."""
 
 
 @dataclass(frozen=True, slots=True)

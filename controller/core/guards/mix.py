@@ -22,6 +22,8 @@ from controller.core.state.snapshot import Snapshot, StateNode
 
 BASE_ANNOTATION: Final = "karpenter.sh/on-demand-base"
 PERCENTAGE_ANNOTATION: Final = "karpenter.sh/on-demand-percentage"
+MOST: Final = {BASE_ANNOTATION: 10**6, PERCENTAGE_ANNOTATION: 100}
+"""By annotation, the largest number that it may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,22 @@ class Mix:
 
 def mix_of(provisioner: Provisioner) -> Mix | None:
     """Return what its annotations ask for; None without them."""
-    given = provisioner.object_annotations
-    base, percentage = given.get(BASE_ANNOTATION), given.get(PERCENTAGE_ANNOTATION)
-    if base is None and percentage is None:
+    given = {key: text for key in MOST if (text := provisioner.object_annotations.get(key)) is not None}
+    if not given:
         return None
-    problems = []
-    for key, text, most in ((BASE_ANNOTATION, base, 10**6), (PERCENTAGE_ANNOTATION, percentage, 100)):
-        if text is not None and not (text.isascii() and text.isdecimal() and int(text[:9]) <= most):
-            problems.append(f"annotation {key} of Provisioner {provisioner.name}: {text!r} is not 0 to {most}")
+    problems = [
+        f"annotation {key} of Provisioner {provisioner.name}: {text!r} is not 0 to {MOST[key]}"
+        for key, text in given.items()
+        if not readable(key, text)
+    ]
     if problems:
         return Mix(0, 100, "; ".join(problems))
-    return Mix(int(base or 0), int(percentage or 0))
+    return Mix(int(given.get(BASE_ANNOTATION, 0)), int(given.get(PERCENTAGE_ANNOTATION, 0)))
+
+
+def readable(key: str, text: str) -> bool:
+    """Return whether this is a number that the annotation `key` may have."""
+    return text.isascii() and text.isdecimal() and int(text[:9]) <= MOST[key]
 
 
 def with_mix(

@@ -127,6 +127,8 @@ class Requirement:
         if shown:
             more = f" and {len(shown) - 5} others" if len(shown) > 5 else ""
             text += f" [{', '.join(shown[:5])}{more}]"
+        if self.contradiction:
+            text += " []"
         if self.greater_than is not None:
             text += f" >{self.greater_than}"
         if self.less_than is not None:

@@ -22,13 +22,10 @@ ANNOTATION_KEYS: Final = AnnotationKeys(
     do_not_consolidate="karpenter.sh/do-not-consolidate",
     emptiness_timestamp="karpenter.sh/emptiness-timestamp",
     voluntary_disruption="karpenter.sh/voluntary-disruption",
+    consolidation_threshold="karpenter.sh/consolidation-threshold",
+    grace_period="karpenter.sh/termination-grace-period",
+    rebalance_recommendation="karpenter.sh/rebalance-recommendation",
 )
-THRESHOLD_ANNOTATION: Final = "karpenter.sh/consolidation-threshold"
-"""The least score of a consolidation; 0: any saving is enough, as in Karpenter v0.27."""
-GRACE_PERIOD_ANNOTATION: Final = "karpenter.sh/termination-grace-period"
-"""How long nodes may drain, such as 2h; without it the setting `terminationGracePeriod` holds."""
-REBALANCE_ANNOTATION: Final = "karpenter.sh/rebalance-recommendation"
-"""`replace` replaces a node, replacement first; anything else ignores the recommendation."""
 
 
 def read_disruption(spec: Fields, annotations: Mapping[str, str]) -> DisruptionPolicy:
@@ -48,11 +45,11 @@ def read_disruption(spec: Fields, annotations: Mapping[str, str]) -> DisruptionP
         empty_after_seconds=after_empty,
         expire_after_seconds=spec.integer("ttlSecondsUntilExpired", 0, MAX_INT64),
         consolidation=consolidation,
-        consolidation_threshold=_threshold(annotations.get(THRESHOLD_ANNOTATION)),
+        consolidation_threshold=_threshold(annotations.get(ANNOTATION_KEYS.consolidation_threshold)),
         budgets=budgets,
         budgets_problem=problem,
-        drain_seconds=_drain_seconds(annotations.get(GRACE_PERIOD_ANNOTATION)),
-        replace_at_risk=annotations.get(REBALANCE_ANNOTATION) == "replace",
+        drain_seconds=_drain_seconds(annotations.get(ANNOTATION_KEYS.grace_period)),
+        replace_at_risk=annotations.get(ANNOTATION_KEYS.rebalance_recommendation) == "replace",
     )
 
 

@@ -16,6 +16,8 @@ def unusable(provisioner: Provisioner, types: Iterable[InstanceType]) -> str:
     Offerings without capacity at the moment count, too.
     """
     requirements = Requirements.of(provisioner.requirements)
+    if nothing := ", ".join(each.key for each in requirements.values() if not each.satisfiable):
+        return f"spec.requirements on {nothing} exclude each other: no value meets all of them; relax one"
     types = tuple(types)
     if any(all(meets(requirement, each) for requirement in requirements.values()) for each in types):
         return ""

@@ -47,3 +47,9 @@ def test_requirements_that_exclude_each_other_are_told_apart() -> None:
         make.requirement(keys.INSTANCE_TYPE, "In", "c5.large"),
     ]
     assert "exclude each other" in unusable(make.provisioner(requirements=pair), make.small_catalog())
+
+
+def test_requirements_on_one_label_that_no_value_meets_are_named() -> None:
+    pair = [make.requirement(keys.INSTANCE_FAMILY, "In", "m5"), make.requirement(keys.INSTANCE_FAMILY, "In", "c5")]
+    said = f"spec.requirements on {keys.INSTANCE_FAMILY} exclude each other: no value meets all of them; relax one"
+    assert unusable(make.provisioner(requirements=pair), make.small_catalog()) == said
