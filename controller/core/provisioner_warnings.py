@@ -24,8 +24,6 @@ SHOWN: Final = 5
 """Number of unknown label keys, or instance types, with a warning each; a remedy for many keys would take seconds."""
 SHOWN_CHARACTERS: Final = 40
 """Limit on the part of an annotation's value that is shown."""
-ALIKE: Final = 0.85
-"""From this ratio of difflib on, a label key counts as misspelt."""
 KUBERNETES_NODE_DOMAIN: Final = "node.kubernetes.io"
 """A domain of Kubernetes in which users may set labels, as in Karpenter v0.27."""
 REMEDIES: Final = {
@@ -103,17 +101,13 @@ def _unknown_keys(provisioner: Provisioner) -> Iterator[Problem]:
         key = labels.normalize_label(requirement.key)
         if key in labels.WELL_KNOWN or key in provisioner.labels or key == labels.EXCLUDE_BALANCERS:
             continue
-        remedy = f"did you mean {near!r}?" if (near := _near(key)) else "use a domain of your own for a label of yours"
+        remedy = (
+            f"did you mean {near!r}?"
+            if (near := labels.near_well_known(key))
+            else "use a domain of your own for a label of yours"
+        )
         if near or key.partition("/")[0] == KUBERNETES_NODE_DOMAIN:
             yield Problem(f"spec.requirements[{index}].key", f"{key} is no well-known label", remedy)
-
-
-def _near(key: str) -> str:
-    """Return the well-known label that a key is likely meant to be; empty for none."""
-    known = sorted(labels.WELL_KNOWN - {labels.PROVISIONER_NAME})
-    if "/" not in key:
-        return next((each for each in known if each.partition("/")[2] == key.lower()), "")
-    return next(iter(difflib.get_close_matches(key.lower(), known, n=1, cutoff=ALIKE)), "")
 
 
 def _unknown_types(provisioner: Provisioner, known: Collection[str]) -> Iterator[Problem]:
@@ -193,7 +187,7 @@ def _unknown_annotations(provisioner: Provisioner) -> Iterator[Problem]:
     """Yield annotations that look like one of the controller's, and are none."""
     known = (*AIMS, *UNREADABLE, V1ALPHA5.keys.rebalance_recommendation)
     for key in provisioner.object_annotations:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=ALIKE)
+        near = difflib.get_close_matches(key, known, n=1, cutoff=labels.ALIKE)
         if near and key not in known:
             path = step("metadata.annotations", key)
             yield Problem(path, "nothing reads this annotation", f"did you mean {near[0]!r}?")

@@ -68,7 +68,10 @@ def connect(kubeconfig: str = "", context: str = "", pool_size: int = 32) -> Con
             kube_config.load_kube_config(path or None, context or None, configuration, persist_config=False)
     except Exception as error:  # its loaders raise ConfigException, OSError, yaml errors, KeyError
         where = "the pod's service account" if in_cluster else path or str(Path.home() / ".kube" / "config")
-        problem = Problem(where, f"cannot be used: {error}", "set KUBECONFIG to the path of a kubeconfig file")
+        what = str(error) if isinstance(error, (kube_config.ConfigException, OSError)) else "it is no kubeconfig"
+        named = ", and --context to one that `kubectl config get-contexts` lists" if context else ""
+        remedy = f"set KUBECONFIG to the path of a kubeconfig file{named}"
+        problem = Problem(where, f"cannot be used: {what}", remedy)
         raise ValidationError("Connection to the Kubernetes API server", [problem]) from error
     pool = ApiClient(configuration).rest_client.pool_manager
     return Connection(server=str(configuration.host).rstrip("/"), pool=pool, configuration=configuration)

@@ -114,3 +114,13 @@ def _past(_loader: object) -> Any:
 
 def _ignore(_loader: object, _value: object) -> None:
     """The loader sets when to read again: never mind."""
+
+
+def test_a_file_that_is_no_kubeconfig_and_a_context_that_there_is_not_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "passwd").write_text("root:x:0:0")
+    with pytest.raises(
+        ValidationError, match=r"passwd: cannot be used: it is no kubeconfig; set KUBECONFIG to the path"
+    ):
+        connect(str(tmp_path / "passwd"))
+    with pytest.raises(ValidationError, match=r"name nope in .*, and --context to one that `kubectl config get-contex"):
+        connect(kubeconfig(tmp_path / "k", {"token": "secret"}), "nope")

@@ -45,7 +45,9 @@ def line(entry: Entry, now: float, *, short: bool = False) -> str:
     own = entry.decision
     again = f" ×{entry.times}" if entry.times > 1 else ""
     before, after = own.price_before, own.price_after
-    price = f" ({money(before)}/h → {money(after)}/h)" if before is not None and after is not None else ""
+    price = ""
+    if before is not None and after is not None and before != after:
+        price = f" ({money(before)}/h → {money(after)}/h)"
     when = age(now - (entry.last_at or entry.at))
     kind, _, name = own.subject.partition("/")
     subject = name.partition(".")[0] if short and kind == "Node" else name

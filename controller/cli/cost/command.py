@@ -34,7 +34,10 @@ def cost(namespace: str, by: str, form: str, **where: str) -> None:
         return
     workloads = (by or ("workload" if namespace else "namespace")) == "workload"
     console = output.console()
-    console.print(costs_report.costs_table(costs, "", namespace, workloads=workloads))
+    if namespace and not any(space == namespace for space, _ in costs.workloads):
+        console.print(f"No pod of the namespace {namespace} is on a node of known price")
+    else:
+        console.print(costs_report.costs_table(costs, "", namespace, workloads=workloads))
     if costs.unpriced:
         nodes = count(len(costs.unpriced), "node")
         console.print(f"{nodes} of unknown price left out: {', '.join(costs.unpriced[:5])}")

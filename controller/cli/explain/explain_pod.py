@@ -12,7 +12,7 @@ from controller.cli.explain import on_demand_nodes
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import decisions_section, events_section
 from controller.cli.explain.subjects import not_found
-from controller.cli.formatting import age, money
+from controller.cli.formatting import age, count, money
 from controller.core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from controller.core.api.pod import Pod
 from controller.core.api.quantity import in_words
@@ -32,7 +32,10 @@ def explain_pod(cluster: ClusterView, namespace: str, name: str, now: float) -> 
         raise not_found("pod", f"{namespace}/{name}", known, "-n NAMESPACE looks in another namespace")
     verdict, sections = _bound(cluster, pod) if pod.node_name else _waiting(cluster, pod, now)
     preference = Section("Preference of on-demand nodes", tuple(on_demand_nodes.of_pod(cluster, pod)))
-    decided = decisions_section(decisions(cluster.kube, f"{namespace}/{name}"), now)
+    on_record = decisions(cluster.kube, f"{namespace}/{name}")
+    decided = decisions_section(
+        (each for each in on_record if each.decision.kind != "skip"), now
+    )  # those are its events
     events = events_section(cluster.kube, "Pod", name, namespace, now)
     sections = (*sections, preference, decided, events)
     return Answer(f"Pod {namespace}/{name}", verdict, _facts(pod, now), sections, cluster.price_notes)
@@ -147,4 +150,4 @@ def _node_reasons(node: PlannedNode) -> Iterator[str]:
         second = node.runner_up
         more = second.cost - node.offering.cost
         yield f"runner-up: {second.instance_type} {second.capacity_type} in {second.zone}, {money(more)}/h more"
-    yield f"shares the node with {len(node.pods) - 1} other pods"
+    yield f"shares the node with {count(len(node.pods) - 1, 'other pod')}"

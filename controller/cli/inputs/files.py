@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ import yaml
 
 from controller.core.api.document import Document
 from controller.core.api.strict import Report, kind_of
+from controller.core.untrusted_json import MOST_DEPTH, UnreadableJsonError, read_json
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 STDIN = "-"
+MOST_BYTES = 2**30
+"""Of a file of JSON: dumps of large clusters have tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class LocatedObject:
         metadata = self.document.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         return str(metadata.get("name") or metadata.get("generateName") or "")
+
+    @property
+    def in_words(self) -> str:
+        """Location, kind and name, for messages."""
+        return f"{self.where}: {self.kind} {self.name}".rstrip()
 
 
 def read_files(paths: Iterable[str], report: Report) -> tuple[LocatedObject, ...]:
@@ -64,19 +73,36 @@ def _texts(path: str, report: Report) -> Iterator[tuple[str, str]]:
             yield str(file), (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
         except OSError as error:
             report.add(str(file), f"cannot be read: {error.strerror or error}", "check the path")
-        except (UnicodeDecodeError, EOFError) as error:
+        except (UnicodeDecodeError, EOFError, zlib.error) as error:
             report.add(str(file), f"is not text: {error}", "it must be YAML or JSON, gzip-compressed or not")
 
 
 def _objects(name: str, text: str, report: Report) -> Iterator[LocatedObject]:
     try:
-        documents = [each for each in yaml.load_all(text, _LOADER) if each is not None]
-    except yaml.YAMLError as error:
-        report.add(name, f"is not YAML: {' '.join(str(error).split())}")
+        documents = [each for each in _decoded(text) if each is not None]
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or number that is none
+        said = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
+        report.add(name, f"is not YAML: {said}")
         return
     for number, document in enumerate(documents, start=1):
         where = name if len(documents) == 1 else f"{name} (document {number})"
         yield from _locate(document, where, report)
+
+
+def _decoded(text: str) -> Iterator[Any]:
+    """Yield the documents of JSON or YAML. Raises YAMLError, ValueError."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            yield read_json(text, MOST_BYTES)
+            return
+        except UnreadableJsonError:
+            pass  # YAML may begin so, too
+    depth = 0
+    for event in yaml.parse(text, _LOADER):  # libyaml composes by recursion, and would overflow the stack
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            raise ValueError(f"nested more than {MOST_DEPTH} deep")
+    yield from yaml.load_all(text, _LOADER)
 
 
 def _locate(document: Any, where: str, report: Report) -> Iterator[LocatedObject]:

@@ -110,9 +110,7 @@ def check_configuration(located: Iterable[LocatedObject], report: Report) -> Non
                 remedy = (
                     "`nodeless convert FILE` writes NodePools and EC2NodeClasses as Provisioners and AWSNodeTemplates"
                 )
-                report.add(
-                    f"{each.where}: NodePool {each.name}", "is of a later Karpenter, and not planned with", remedy
-                )
+                report.add(each.in_words, "is of a later Karpenter, and not planned with", remedy)
     chosen = [each for each in located if each.kind in kinds]
     seen: dict[tuple[str, str], str] = {}
     for each in chosen:
@@ -122,7 +120,7 @@ def check_configuration(located: Iterable[LocatedObject], report: Report) -> Non
             report.add(f"{each.where}: apiVersion", f"{given!r} is not supported", f"use {kind.api_version}")
             continue
         for problem in kind.validate(each.document):
-            report.add(f"{each.where}: {each.kind} {each.name}: {problem.path}", problem.message, problem.remedy)
+            report.add(f"{each.in_words}: {problem.path}", problem.message, problem.remedy)
         first = seen.setdefault((each.kind, each.name), each.where)
         if first is not each.where:
             report.add(each.where, f"{each.kind} {each.name!r} is defined twice", f"the other is in {first}")
@@ -131,8 +129,7 @@ def check_configuration(located: Iterable[LocatedObject], report: Report) -> Non
         wanted = V1ALPHA5.template_name(each.document) if each.kind == V1ALPHA5.pool.name else ""
         if wanted and wanted not in names:
             remedy = did_you_mean(wanted, names) if names else "add it to the files"
-            path = f"{each.where}: {each.kind} {each.name}: spec.providerRef.name"
-            report.add(path, f"no {template_kind} is called {wanted!r}", remedy)
+            report.add(f"{each.in_words}: spec.providerRef.name", f"no {template_kind} is called {wanted!r}", remedy)
 
 
 def _check_overrides(

@@ -48,7 +48,7 @@ def expand(located: Iterable[LocatedObject], overrides: ReplicaOverrides, report
     scaled: set[str] = set()
     for each in located:
         if each.kind == "Pod":
-            pods.append(_waiting(each.document, each.where, report))
+            pods.append(_waiting(each.document, each.in_words, report))
         elif each.kind in WORKLOADS:
             template, count, path = _template(each, targets, overrides, scaled, report)
             made = list(_replicas(each, template, path, count, report))
@@ -112,7 +112,7 @@ def _count(spec: Document, name: str, each: LocatedObject, path: str, report: Re
     if value is None:
         return 1
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        report.add(f"{each.where}: {path}.{name}", f"must be a whole number of 0 or more, not {value!r}")
+        report.add(f"{each.in_words}: {path}.{name}", f"must be a whole number of 0 or more, not {value!r}")
         return 0
     return value
 
@@ -130,7 +130,7 @@ def _replicas(each: LocatedObject, template: Document, path: str, count: int, re
         },
         "spec": template.get("spec"),
     }
-    _check(pod, f"{each.where}: {path}.", report)
+    _check(pod, f"{each.in_words}: {path}.", report)
     for number in range(count):
         name = f"{each.name}-{number}"
         named = {**pod, "metadata": {**pod["metadata"], "name": name, "uid": f"{each.kind}/{name}"}}

@@ -1,1 +1,1 @@
-"""A plan of steps that make a cluster cheaper, by few moved pods; nothing is changed."""
+"""A plan of steps that make a cluster cheaper, by few moved pods; and those steps, once approved."""

@@ -62,7 +62,7 @@ def rebalance(
         cluster = read_cluster_view(ClusterLocation(**where), now)
         planned = plan_rebalance(asked_of(cluster, now), 1 + within / 100) if plan else None
     if planned is not None:
-        _show_plan(planned, cluster, page, form)
+        _show_plan(planned, cluster, page, form, within / 100)
     elif shown or cluster.kube is None:
         _show_status(cluster, form)
     elif document is not None:
@@ -72,12 +72,12 @@ def rebalance(
         click.echo(f"{count(approvals.undo(cluster.snapshot, cluster.kube), 'node')} given back")
 
 
-def _show_plan(planned: RebalancePlan, cluster: ClusterView, page: str, form: str) -> None:
+def _show_plan(planned: RebalancePlan, cluster: ClusterView, page: str, form: str, within: float) -> None:
     if page:
         Path(page).write_text(rebalance_page.page(planned, cluster.price_notes))
         output.note(f"Written: {page}")
     if form == "table":
-        rebalance_report.show(planned, output.console())
+        rebalance_report.show(planned, output.console(), within)
         for each in cluster.price_notes:
             output.note(f"Note: {each}")
     else:

@@ -17,17 +17,19 @@ MOST_BYTES: Final = 2**26
 
 
 def read_plan(path: str) -> PlanToApprove:
-    """Return the plan in the file. Raises ValidationError, OSError."""
-    text = Path(path).read_bytes()
+    """Return the plan in the file. Raises ValidationError."""
+    remedy = "give what `nodeless rebalance --plan -o json` printed"
     try:
+        text = Path(path).read_bytes()
         document = read_object(text, MOST_BYTES)
         if whole(document.get("version"), 1) > VERSION:
             raise UnreadableJsonError("was made by a later nodeless")
         steps = document["steps"]
         nodes = tuple(node for at, step in enumerate(steps, start=1) for node in _nodes(step, at))
         return PlanToApprove(nodes, whole(len(steps), 0, MOST_STEPS))
+    except OSError as error:
+        raise ValidationError("Plan", [Problem(path, f"cannot be read: {error.strerror}", remedy)]) from None
     except (UnreadableJsonError, KeyError, TypeError, AttributeError) as error:
-        remedy = "give what `nodeless rebalance --plan -o json` printed"
         raise ValidationError("Plan", [Problem(path, f"is no plan: {error}", remedy)]) from None
 
 

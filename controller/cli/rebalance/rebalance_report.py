@@ -21,10 +21,12 @@ FOLDED = 36
 """Columns of the names of removed nodes and launched types."""
 
 
-def headline(plan: RebalancePlan) -> str:
-    """Return what the whole plan does, in one line."""
+def headline(plan: RebalancePlan, within: float) -> str:
+    """Return what the whole plan does, in one line. within: the share above the bound that was asked for."""
     if not plan.steps:
-        return f"Nothing to do: {money(plan.cost_before)}/h in all is {_over(plan, plan.cost_before)} the lower bound"
+        found = "" if plan.cost_before <= (1 + within) * plan.bound else ", and no cheaper fleet was found"
+        over = _over(plan, plan.cost_before)
+        return f"Nothing to do: {money(plan.cost_before)}/h in all is {over} the lower bound{found}"
     saved = f"saves {money(plan.saved)}/h, {month(plan.saved)} a month"
     return f"{count(len(plan.steps), 'step')}, {count(plan.moves, 'pod')} moved: {saved}"
 
@@ -62,8 +64,9 @@ def stay_reasons(plan: RebalancePlan) -> list[tuple[str, list[str]]]:
     return sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
-def show(plan: RebalancePlan, console: Console) -> None:
-    console.print(Text(headline(plan), style="bold"))
+def show(plan: RebalancePlan, console: Console, within: float) -> None:
+    """Print the plan for people. within: see `headline`."""
+    console.print(Text(headline(plan, within), style="bold"))
     for line in sentences(plan):
         console.print(Text(line))
     if plan.steps:

@@ -5,6 +5,9 @@ Keys and rules are Karpenter v0.27's (`karpenter.sh/v1alpha5`, `karpenter.k8s.aw
 
 from __future__ import annotations
 
+import difflib
+from typing import Final
+
 PROVISIONER_NAME = "karpenter.sh/provisioner-name"
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 INITIALIZED = "karpenter.sh/initialized"
@@ -60,6 +63,8 @@ WELL_KNOWN = frozenset({
 })  # fmt: skip
 """Labels whose values come from the cloud: a pod may ask for them although no Provisioner names them."""
 
+ALIKE: Final = 0.85
+"""From this ratio of difflib on, a key counts as misspelt."""
 RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", AWS_GROUP)
 RESTRICTED_EXCEPTIONS = frozenset({"kops.k8s.io", "node.kubernetes.io", "testing.karpenter.sh"})
 
@@ -90,6 +95,20 @@ def restricted_label(key: str) -> bool:
     if domain in RESTRICTED_EXCEPTIONS:
         return False
     return any(domain == reserved or domain.endswith("." + reserved) for reserved in RESTRICTED_DOMAINS)
+
+
+def near_well_known(key: str) -> str:
+    """Return the well-known label that a key is likely meant to be: of the same name, or spelt alike; empty for none.
+
+    A key with a domain that users may set is theirs, whatever its name: such a one is compared as a whole.
+    """
+    known = sorted(WELL_KNOWN - {PROVISIONER_NAME})
+    if "/" not in key or restricted_label(key):
+        name = key.rpartition("/")[2].lower()
+        if same := [each for each in known if each.partition("/")[2] == name]:
+            return same[0]
+    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=ALIKE) if "/" in key else []
+    return near[0] if near else ""
 
 
 OWNERSHIP_TAGS = frozenset({PROVISIONER_NAME, "karpenter.sh/managed-by", f"{AWS_GROUP}/cluster"})

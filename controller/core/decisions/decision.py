@@ -158,7 +158,10 @@ def instance_details(instance: CloudInstance) -> FrozenMap[str, str]:
 def shortened(decision: Decision) -> Decision:
     """Return the decision with its reason and pods cut to what the ledger keeps."""
     count = max(decision.pod_count, len(decision.pods))
-    return replace(decision, reason=decision.reason[:MOST_REASON], pods=decision.pods[:MOST_PODS], pod_count=count)
+    reason = decision.reason
+    if len(reason) > MOST_REASON:
+        reason = reason[: MOST_REASON - 3] + "..."
+    return replace(decision, reason=reason, pods=decision.pods[:MOST_PODS], pod_count=count)
 
 
 def digest(problem: SchedulingProblem) -> str:

@@ -55,6 +55,10 @@ def test_people_see_namespaces_first_and_one_namespaces_workloads(run: Run, dump
     assert max(map(len, lines)) <= 80
 
 
+def test_a_namespace_without_pods_on_nodes_is_said_to_have_none(run: Run, dump: str) -> None:
+    assert run("cost", "-n", "shpo", "--from", dump).stdout.startswith("No pod of the namespace shpo is on a node")
+
+
 def test_a_plans_new_nodes_are_divided_too_and_daemonsets_have_their_own_row(run: Run, write: Write) -> None:
     daemon = {**deployment("agent", cpu="200m"), "kind": "DaemonSet"}
     fleet = write(TEMPLATE, provisioner("default", M5_XLARGE), daemon, deployment("web"), deployment("db", replicas=1))

@@ -63,7 +63,24 @@ def test_the_page_has_every_move_and_names_are_escaped(run: Run, dump: str, tmp_
 def test_where_the_fleet_is_near_enough_there_is_nothing_to_do(run: Run, dump: str) -> None:
     plan = answer(run("rebalance", "--plan", "--within", "1000", "--from", dump, "-o", "json"))
     assert (plan["steps"], plan["podsMoved"], plan["savedPerMonth"]) == ([], 0, 0)
-    assert run("rebalance", "--plan", "--within", "1000", "--from", dump).stdout.startswith("Nothing to do: $")
+    said = run("rebalance", "--plan", "--within", "1000", "--from", dump).stdout
+    assert said.startswith("Nothing to do: $")
+    assert "no cheaper fleet" not in said, "none was looked for"
+
+
+def test_a_fleet_far_above_the_bound_without_a_cheaper_one_is_said_to_have_none(run: Run, write: Write) -> None:
+    """One small pod on the only type of node: a share of one would be cheaper."""
+    objects = [TEMPLATE, provisioner("default", M5_XLARGE), node("a"), pod("small", "100m", on="a")]
+    dump = write({"kind": "ClusterDump", "taken": "2027-01-15T08:00:00Z", "objects": objects})
+    said = " ".join(run("rebalance", "--plan", "--from", dump).stdout.split())
+    assert said.startswith("Nothing to do: $")
+    assert "above the lower bound, and no cheaper fleet was found" in said
+
+
+def test_a_plan_that_cannot_be_read_is_misuse(run: Run) -> None:
+    result = run("rebalance", "--apply", "/nowhere/plan.json")
+    assert result.exit_code == 2
+    assert "/nowhere/plan.json: cannot be read: No such file or directory; give what `nodeless" in result.stderr
 
 
 def test_the_word_plan_is_asked_for(run: Run, dump: str) -> None:

@@ -66,9 +66,28 @@ def test_every_problem_of_every_file_is_shown_at_once_with_its_place(run: Run, w
     assert f"{one} (document 1): Provisioner default: spec.requirements[0]" in text
     assert f"{one} (document 1): Provisioner default: spec.ttlSecondsAfterEmpty" in text
     assert f"{one} (document 1): Provisioner default: spec.providerRef.name: no AWSNodeTemplate" in text
-    assert f"{one} (document 2): spec.template.spec.containers[0].resources.requests.cpu" in text
+    assert f"{one} (document 2): Deployment web: spec.template.spec.containers[0].resources.requests.cpu" in text
     assert f"{two}: is not YAML" in text
     assert "/nowhere/three.yaml: cannot be read" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[" * 100_000, "nested more than 64 deep"),
+        (b"kind: " + b"[" * 1000, "nested more than 64 deep"),
+        (b'{"a":' * 3000 + b"1" + b"}" * 3000, "nested more than 64 deep"),
+        (b"kind: Pod\nat: 2026-13-45T00:00:00Z", "month must be in 1..12"),
+        (gzip.compress(b"kind: Pod")[:14] + b"\xff" * 20, "is not text: "),
+    ],
+)
+def test_a_damaged_file_is_a_problem_like_others(run: Run, tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_bytes(content)
+    result = run("simulate", str(file))
+    assert result.exit_code == 2
+    assert f"  {file}: " in result.stderr
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,19 @@ def test_reserved(key: str) -> None:
 )
 def test_older_names(old: str, new: str) -> None:
     assert labels.normalize_label(old) == new
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("karpenter.k8s.aws/instance-type", labels.INSTANCE_TYPE),
+        ("kubernetes.io/zone", labels.ZONE),
+        ("instance-type", labels.INSTANCE_TYPE),
+        ("karpenter.sh/capacity-typ", labels.CAPACITY_TYPE),
+        ("kubernetes.io/hostname", ""),
+        ("example.com/zone", ""),
+        ("team", ""),
+    ],
+)
+def test_a_key_that_is_likely_misspelt_is_told_apart_from_one_of_the_users_own(key: str, meant: str) -> None:
+    assert labels.near_well_known(key) == meant

@@ -18,7 +18,7 @@ from controller.core.api.parse import readable_resources
 from controller.core.api.pod import Resources, SelectorRequirement
 from controller.core.api.provisioner import KUBELET_MEMBERS, Provisioner
 from controller.core.api.quantity import resources
-from controller.core.api.strict import Fields, Report, did_you_mean
+from controller.core.api.strict import Fields, Report
 from controller.core.api.v1alpha5.disruption_rules import read_disruption
 from controller.core.api.v1alpha5.kubelet_rules import read_kubelet
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
@@ -116,8 +116,8 @@ def _instead_of(key: str) -> str:
     stable = labels.normalize_label(key)
     if stable != key:
         return f"use {stable}"
-    near = did_you_mean(key, labels.WELL_KNOWN)
-    return near if near.startswith("did") else "use a domain of your own"
+    near = labels.near_well_known(key)
+    return f"did you mean {near!r}?" if near else "use a domain of your own"
 
 
 def _taints(spec: Fields, name: str, seen: dict[tuple[str, str], str]) -> tuple[Taint, ...]:
