@@ -175,7 +175,8 @@ class SlowKube(KubeClient):
 
     def patch(self, resource: Resource, name: str, patch: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         assert resource is NODES
-        (what,) = patch["metadata"].get("annotations") or ["finalizers"]
+        written = patch["metadata"].get("annotations", {})
+        (what,) = [key for key, value in written.items() if value is not None] or ["finalizers"]
         return self._wrote(what, name)
 
     def delete(self, resource: Resource, name: str, namespace: str = "", **_: Any) -> dict[str, Any]:
