@@ -10,6 +10,7 @@ from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import taint_document
+from controller.core.machines.nomination_order import by_turns
 from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.machines.opening import Openings, expected_on, in_turn, openings, pending
 from controller.core.provisioning.problem import depends_on_pods
@@ -65,7 +66,7 @@ class OpeningReconciler(ContextReconciler):
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         for nodes in in_turn(due, expected, MOST_AT_ONCE):
-            self._nominated |= expected_on(nodes, expected)
+            self._nominated |= by_turns(expected_on(nodes, expected), snapshot)
             self._until = now + NOMINATED_SECONDS
             self._nominate(snapshot, now)
             list(self._executor.map(self._open, nodes))

@@ -44,7 +44,9 @@ class Expectations:
         self._tied: frozenset[str] = frozenset()
         """Those whose placement depends on where other pods run, by uid."""
         self._elsewhere = False
-        """Whether one was bound to another node than planned."""
+        """Whether one was bound to a node that was planned for none of its owner's pods."""
+        self._nodes_of = defaultdict[str, set[str]](set)
+        """Nodes that an owner's pods were planned on, by its uid: which of them goes to which makes no difference."""
         self._count, self._starting = 0, frozenset[str]()
         """How many pods were to be planned for, and names of the nodes that were not initialized."""
         self._planned_at = self._initialized_at = self._bound_at = self._renewed_at = -inf
@@ -99,7 +101,9 @@ class Expectations:
 
     def expect(self, node: str, pods: Iterable[Pod]) -> None:
         """Expect the pods on a node, by its name or that of its stand-in."""
-        self.pods.update((pod.uid, ExpectedPod(pod.key, node)) for pod in pods)
+        for pod in pods:
+            self.pods[pod.uid] = ExpectedPod(pod.key, node)
+            self._nodes_of[_owner(pod)].add(node)
 
     def planned(self, now: float) -> None:
         """Note that a plan was made, and its nodes nominated."""
@@ -138,5 +142,14 @@ class Expectations:
             if pod is None or pod.uid != uid or pod.node_name:
                 del self.pods[uid]
                 node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
-                self._elsewhere |= node is not None and each.node not in names_of(node.node)
-        self._most = max(len(self.pods), self._most) if self.pods else 0
+                if pod is not None and node is not None:
+                    planned = {each.node, *self._nodes_of[_owner(pod)]}
+                    self._elsewhere |= planned.isdisjoint(names_of(node.node))
+        self._most = max(len(self.pods), self._most)
+        if not self.pods:
+            self._most = 0
+            self._nodes_of.clear()
+
+
+def _owner(pod: Pod) -> str:
+    return pod.owners[0].uid if pod.owners else pod.uid

@@ -169,12 +169,21 @@ def test_nothing_is_planned_again_while_the_scheduler_binds_what_was_planned() -
     assert bursts.plans > 1
 
 
-@pytest.mark.parametrize("elsewhere", [True, False])
-def test_the_last_pods_are_planned_for_again_while_others_are_bound_if_their_room_may_be_taken(elsewhere: bool) -> None:
+@pytest.mark.parametrize(
+    ("elsewhere", "siblings"),
+    [(True, False), (False, False), (True, True)],
+    ids=["elsewhere", "as planned", "as planned for another replica"],
+)
+def test_the_last_pods_are_planned_for_again_while_others_are_bound_if_their_room_may_be_taken(
+    elsewhere: bool, siblings: bool
+) -> None:
     """Of 60 planned pods 54 are bound at once, and one every other second. The others wait for kube-scheduler for some
-    seconds at least, and longer where every pod has come to the node that it was planned for."""
+    seconds at least, and longer where every pod has come to a node that was planned for it or for its siblings."""
     bursts = Bursts()
     pods = [factories.pod_object(name=f"pod-{number:02}") for number in range(60)]
+    if siblings:
+        for pod in pods:
+            pod["metadata"]["ownerReferences"] = [WEB]
     bursts.show("Pod", pods)
     with capture_logs() as logs:
         bursts.pass_for(4.0)
@@ -198,7 +207,7 @@ def test_the_last_pods_are_planned_for_again_while_others_are_bound_if_their_roo
     for number in range(54, 58):
         bind(number)
         bursts.pass_for((LEFT_SECONDS / 2 + 2 * IDLE_SECONDS) / 4)
-    assert bursts.plans == (2 if elsewhere else 1)
+    assert bursts.plans == (2 if elsewhere and not siblings else 1)
 
 
 @pytest.mark.parametrize("tied", [True, False])
