@@ -60,6 +60,7 @@ def removals(snapshot: Snapshot) -> list[CostChange]:
 def changes(snapshot: Snapshot, ranking: Sequence[str], now: float) -> list[CostChange]:
     """Return what to write, the most important first: costs of the first nodes in the ranking; costs to remove last.
 
+    Where somebody has removed a cost, the annotation beside it stays: by that it is known that none is wanted.
     ranking: names of the nodes that consolidation may empty, in the order in which it would. now: Unix seconds.
     """
     wanted: dict[str, list[Pod]] = defaultdict(list)
@@ -75,7 +76,8 @@ def changes(snapshot: Snapshot, ranking: Sequence[str], now: float) -> list[Cost
         if _written_cost(pod) != costs[name] and (written(pod) or now - pod.created >= SETTLED_SECONDS)
     ]
     kept = {pod.key for name in ranking for pod in wanted.get(name, ())}
-    return writes + [change for change in removals(snapshot) if change.pod.key not in kept]
+    unwanted = (change for change in removals(snapshot) if COST_ANNOTATION in change.pod.annotations)
+    return writes + [change for change in unwanted if change.pod.key not in kept]
 
 
 def _scalable_replicas(snapshot: Snapshot) -> Iterable[list[Pod]]:

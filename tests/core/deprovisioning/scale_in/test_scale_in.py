@@ -130,5 +130,14 @@ def test_what_was_written_is_taken_off_where_it_is_not_wanted_any_more_and_by_it
     assert costs(unranked, ["a"])["web-b-0"] is None
 
 
+def test_a_cost_that_somebody_removed_is_not_written_again() -> None:
+    """Not in the next pass either: what tells it from a pod without a cost stays until costs are turned off."""
+    view = cluster(*spread("a", "b", cost="-9", written="-9"), replica("web", "c", written="-9"))
+    assert costs(view, ["a", "b", "c"]) == {"web-a-0": None, "web-b-0": None}
+    after = cluster(*spread("a", "b"), replica("web", "c", written="-9"))
+    assert costs(after, ["a", "b", "c"]) == {}
+    assert [(each.pod.name, each.annotations) for each in removals(after)] == [("web-c-0", {WRITTEN_ANNOTATION: None})]
+
+
 def test_both_annotations_are_written_in_one_patch() -> None:
     assert CostChange(replica("web", "a"), -7).annotations == {COST_ANNOTATION: "-7", WRITTEN_ANNOTATION: "-7"}
