@@ -66,5 +66,6 @@ def picture(curves: dict[str, list[Point]]) -> str:
         colour = COLOURS[number % len(COLOURS)]
         line = " ".join(place(point) for point in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{WIDTH - 190}" y="{MARGIN + 16 * number}" fill="{colour}">{name}</text>')
+        legend = f'<text x="{WIDTH - 10}" y="{MARGIN + 16 * number}" text-anchor="end" fill="{colour}">'
+        parts.append(f"{legend}{name}</text>")
     return "\n".join([*parts, "</svg>"]) + "\n"

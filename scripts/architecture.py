@@ -8,7 +8,6 @@ others are left out (transitive reduction).
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -96,7 +95,7 @@ def picture(parent: str) -> str:
     levels, arrows = layers(graph), reduced(graph)
     box, gap, row, margin = (128, 34), 22, 84, 16
     width = margin * 2 + max(len(level) * (box[0] + gap) - gap for level in levels)
-    places = {}
+    places: dict[str, tuple[float, float]] = {}
     for number, level in enumerate(levels):
         left = (width - (len(level) * (box[0] + gap) - gap)) / 2
         places |= {room: (left + n * (box[0] + gap), margin + number * row) for n, room in enumerate(level)}
@@ -132,8 +131,10 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], box: tuple[int,
 def page(text: str, parents: Sequence[str] = (SHELL, CORE, f"{CORE}.provisioning")) -> str:
     """ARCHITECTURE.md's text with each list between its markers made anew."""
     for parent in parents:
-        pattern = re.compile(rf"(<!-- rooms of {re.escape(parent)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text = pattern.sub(lambda block, parent=parent: f"{block[1]}```\n{listing(parent)}\n```\n{block[2]}", text)
+        head, tail = f"<!-- rooms of {parent} -->\n", "<!-- end -->"
+        before, _, rest = text.partition(head)
+        _, _, after = rest.partition(tail)
+        text = f"{before}{head}```\n{listing(parent)}\n```\n{tail}{after}"
     return text
 
 

@@ -93,7 +93,7 @@ def fill(kube: KubeClient) -> str:
     while time.monotonic() < deadline:
         cluster, _ = cluster_of([each for each in read_cluster(kube).located if each.kind != "ConfigMap"])
         snapshot = cluster.snapshot()
-        waiting = [pod.name for pod in snapshot.pods.values() if provisionable(pod)]
+        waiting = [pod.name for pod in snapshot.pods.values() if provisionable(pod, snapshot)]
         ours = [node.name for node in snapshot.nodes.values() if node.initialized and node.pods]
         if waiting == ["stuck"] and ours and len(ours) == len(snapshot.nodes):
             return ours[0]

@@ -74,7 +74,7 @@ def _camel(name: str) -> str:
 
 HOUR, MONTH = "$ an hour", "$ a month of 730 hours"
 NOTES = _list("Remarks, such as where prices come from.", "string")
-OFFERING = {
+OFFERING: dict[str, Any] = {
     "instance_type": _text("EC2 instance type."),
     "zone": _text("Availability zone."),
     "capacity_type": _text("`spot` or `on-demand`."),

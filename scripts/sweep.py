@@ -30,7 +30,7 @@ TERMINATE_AT_ONCE = 100
 """Instances a call: EC2 recommends fewer than 1,000, and one that cannot go fails its whole call."""
 
 
-class Role(click.ParamType):
+class Role(click.ParamType):  # type: ignore[type-arg]
     """One of aws:assumeRoles as JSON, or an ARN alone."""
 
     name = "arn|json"
@@ -78,7 +78,7 @@ def _session(region: str, profile: str | None, roles: Sequence[dict[str, str]]) 
     """A session of the profile, or of the last role, each assumed from the one before it."""
     session = boto3.Session(profile_name=profile, region_name=region)
     for role in roles:
-        given = session.client("sts").assume_role(**role)["Credentials"]  # type: ignore[arg-type]
+        given = session.client("sts").assume_role(**role)["Credentials"]
         session = boto3.Session(
             aws_access_key_id=given["AccessKeyId"],
             aws_secret_access_key=given["SecretAccessKey"],

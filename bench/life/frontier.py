@@ -113,7 +113,7 @@ def table(found: Sequence[Point]) -> str:
 
 
 def picture(found: Sequence[Point]) -> str:
-    """A colour for each day: evictions to the right, $ over the bound's upwards, the choice at each point."""
+    """A colour for each day: evictions to the right, $ over the bound's upwards, each choice's number at its point."""
     most, levels = max(1, *(p.evictions for p in found)), [p.ratio for p in found]
     lowest, highest = min(levels), max(levels)
 
@@ -129,16 +129,18 @@ def picture(found: Sequence[Point]) -> str:
         f'<text x="{MARGIN}" y="{MARGIN - 10}">$ of the day ÷ bound, {lowest:.2f} to {highest:.2f}</text>',
         f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 30}" text-anchor="end">evictions, up to {most:.0f}</text>',
     ]
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(p.choice.name for p in found), start=1)}
+    legend = f'<text x="{WIDTH - MARGIN}" text-anchor="end" '
+    for name, number in numbers.items():
+        parts.append(f'{legend}y="{MARGIN + 30 + 16 * number}">{name}: {number}</text>')
     for number, day in enumerate(dict.fromkeys(p.day for p in found)):
         colour = COLOURS[number % len(COLOURS)]
         own = sorted((p for p in found if p.day == day), key=lambda p: p.evictions)
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(p) for p in own if p.choice.line))
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{WIDTH - 120}" y="{MARGIN + 16 * number}" fill="{colour}">{day}</text>')
+        parts.append(f'{legend}y="{HEIGHT - MARGIN - 10 - 16 * number}" fill="{colour}">{day}</text>')
         for point in own:
             x, y = place(point)
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
-            side, anchor = (-5, "end") if x > WIDTH / 2 else (5, "start")
-            label = f'<text x="{x + side:.1f}" y="{y - 5:.1f}" fill="{colour}" text-anchor="{anchor}">'
-            parts.append(f"{label}{point.choice.name}</text>")
+            parts.append(f'<text x="{x + 5:.1f}" y="{y - 5:.1f}" fill="{colour}">{numbers[point.choice.name]}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
