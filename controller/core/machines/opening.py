@@ -31,6 +31,17 @@ def opens_together(planned: Sequence[PlannedNode], pods: Mapping[PodKey, Pod]) -
 
 
 @dataclass(frozen=True, slots=True)
+class Nomination:
+    """A pod that is to be nominated to the node that it was planned for, by the node's own name."""
+
+    pod: ExpectedPod
+    since: float
+    """When its node was opened, in seconds of a monotonic clock."""
+    times: int = 0
+    """How often it was written."""
+
+
+@dataclass(frozen=True, slots=True)
 class Openings:
     """Which nodes are to be opened. Times are seconds of a monotonic clock."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -11,8 +13,7 @@ from controller.core.api.node import Node
 from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.nomination_order import by_turns
-from controller.core.machines.on_their_way import ExpectedPod
-from controller.core.machines.opening import Openings, expected_on, in_turn, openings, pending
+from controller.core.machines.opening import Nomination, Openings, expected_on, in_turn, openings, pending
 from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
@@ -31,6 +32,9 @@ closed."""
 NOMINATED_SECONDS = 60.0
 """How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it may before
 the last of the nodes is open."""
+KEPT_SECONDS = 120.0
+"""After this the nomination of a pod that still has no node is taken back: as long as it stands, kube-scheduler leaves
+the node's room to that pod, and from Kubernetes 1.35 on it clears no nomination itself."""
 RENEWAL_SECONDS = 2.0
 """Between two renewals: kube-scheduler clears nominations one after the other."""
 MOST_NOMINATIONS = 5
@@ -49,11 +53,9 @@ class OpeningReconciler(ContextReconciler):
         self._executor = context.executors.executor("open", WORKERS)
         self._failures = FailureLog(context.clock, self.name)
         self._openings = Openings()
-        self._nominated: dict[str, ExpectedPod] = {}
-        """Pods whose nominations are kept up, by uid."""
-        self._times: dict[str, int] = {}
-        """How often each of them was nominated."""
-        self._until = self._renewal_at = 0.0
+        self._nominated: dict[str, Nomination] = {}
+        """Nominations that are kept up, or to be taken back, by the pod's uid."""
+        self._renewal_at = 0.0
 
     def _pass(self, snapshot: Snapshot) -> float:
         """Open the nodes that are due, and renew the nominations that were cleared."""
@@ -66,8 +68,8 @@ class OpeningReconciler(ContextReconciler):
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         for nodes in in_turn(due, expected, MOST_AT_ONCE):
-            self._nominated |= by_turns(expected_on(nodes, expected), snapshot)
-            self._until = now + NOMINATED_SECONDS
+            in_order = by_turns(expected_on(nodes, expected), snapshot)
+            self._nominated |= {uid: Nomination(pod, now) for uid, pod in in_order.items()}
             self._nominate(snapshot, now)
             list(self._executor.map(self._open, nodes))
         if now >= self._renewal_at:
@@ -76,38 +78,52 @@ class OpeningReconciler(ContextReconciler):
         return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
 
     def _nominate(self, snapshot: Snapshot, now: float) -> None:
-        """Nominate the pods that are pending and not nominated to their node; forget the others once time is over."""
+        """Nominate the pods that are pending and not nominated to their node; in the end take nominations back."""
         if not self._nominated:
             return
         self._renewal_at = now + RENEWAL_SECONDS
-        waiting = list(pending(self._nominated, snapshot.pods)) if now < self._until else []
-        self._nominated = {uid: self._nominated[uid] for uid, _, node in waiting if node in snapshot.nodes}
-        self._times = {uid: self._times.get(uid, 0) for uid in self._nominated}
-        lacking = [
-            (pod, node)
-            for uid, pod, node in waiting
-            if uid in self._nominated and pod.nominated_node_name != node and self._times[uid] < _most(pod)
-        ]
-        if not lacking:
-            return
-        for pod, _ in lacking:
-            self._times[pod.uid] += 1
+        kept, lacking, outdated = dict[str, Nomination](), list[tuple[Pod, str]](), list[tuple[Pod, None]]()
+        waiting = pending({uid: each.pod for uid, each in self._nominated.items()}, snapshot.pods)
+        for uid, pod, node in waiting:
+            each = self._nominated[uid]
+            stands, seconds = pod.nominated_node_name == node, now - each.since
+            if seconds >= KEPT_SECONDS and not stands:
+                continue
+            if seconds >= KEPT_SECONDS:
+                outdated.append((pod, None))
+            elif not stands and seconds < NOMINATED_SECONDS and each.times < _most(pod) and node in snapshot.nodes:
+                lacking.append((pod, node))
+                each = replace(each, times=each.times + 1)
+            kept[uid] = each
+        self._nominated = kept
+        if lacking or outdated:
+            self._write_all(lacking, outdated)
+
+    def _write_all(self, lacking: Sequence[tuple[Pod, str]], outdated: Sequence[tuple[Pod, None]]) -> None:
         began = self._clock.monotonic()
         end = began + NOMINATING_SECONDS
-        written = sum(self._executor.map(lambda each: self._write(*each, end), lacking))
-        seconds = round(self._clock.monotonic() - began, 3)
-        self._log.info("Nominated pods to the nodes that they were planned for", pod_count=written, seconds=seconds)
+        done = list(self._executor.map(lambda each: self._write(*each, end), [*lacking, *outdated]))
+        count, seconds = sum(done[: len(lacking)]), round(self._clock.monotonic() - began, 3)
+        if count:
+            self._log.info("Nominated pods to the nodes that they were planned for", pod_count=count, seconds=seconds)
+        if taken_back := sum(done[len(lacking) :]):
+            self._log.info("Took back nominations of pods that still have no node", pod_count=taken_back)
 
-    def _write(self, pod: Pod, node: str, end: float) -> bool:
-        """Nominate the pod; False if that failed, or if it is `end` (monotonic seconds) already."""
+    def _write(self, pod: Pod, node: str | None, end: float) -> bool:
+        """Nominate the pod, or take its nomination back; False if that failed, or if it is `end` (monotonic seconds)
+        already."""
         if self._clock.monotonic() >= end:
             return False
         namespace, name = pod.key
-        status = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        metadata = {"uid": pod.uid} if node else {"uid": pod.uid, "resourceVersion": pod.resource_version}
+        patch = {"metadata": metadata, "status": {"nominatedNodeName": node}}
         try:
-            written = self._kube.patch(PODS, name, status, namespace=namespace, subresource="status")
+            written = self._kube.patch(PODS, name, patch, namespace=namespace, subresource="status")
         except NotFoundError as error:
             self._log.debug("Pod was gone before it was nominated", pod=f"{namespace}/{name}", error=str(error))
+            return False
+        except ConflictError as error:
+            self._log.debug("Pod has changed before it was nominated", pod=f"{namespace}/{name}", error=str(error))
             return False
         except KubeError as error:
             self._failures.failed("pods", type(error).__name__, WORDS, error)

@@ -13,6 +13,7 @@ from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
 from controller.kube.resources import NODES, PODS, Resource
 from controller.reconcilers.nodes.opening_reconciler import (
+    KEPT_SECONDS,
     MOST_NOMINATIONS,
     NOMINATING_SECONDS,
     OPEN_SECONDS,
@@ -54,6 +55,11 @@ def cordoned(world: World, name: str) -> bool:
 def nomination(world: World, pod: str) -> str:
     status = world.kube.get(PODS, pod, "default")["status"]
     return str(status.get("nominatedNodeName", ""))
+
+
+def bind(world: World, pod: str, node: str) -> None:
+    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
+    world.kube.create(PODS, {**binding, "metadata": {"name": pod}}, "default", subresource="binding", name=pod)
 
 
 def all_open(snapshot: Snapshot) -> bool:
@@ -163,8 +169,7 @@ def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world:
         world.come_up(name)
     loop = OpeningReconciler(world.context)
     loop.reconcile(world.caught_up())
-    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": names[1]}}
-    world.kube.create(PODS, {**binding, "metadata": {"name": "bound"}}, "default", subresource="binding", name="bound")
+    bind(world, "bound", names[1])
     for _ in range(MOST_NOMINATIONS + 2):
         cleared = {"status": {"nominatedNodeName": None}}
         world.kube.patch(PODS, "a", cleared, namespace="default", subresource="status")
@@ -174,6 +179,31 @@ def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world:
     assert world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"] == bound
     assert nomination(world, "a") == "", "kube-scheduler never agreed: it may place the pod elsewhere"
     assert nomination(world, "b") == names[1]
+
+
+def test_nominations_that_kube_scheduler_neither_follows_nor_clears_are_taken_back(world: World) -> None:
+    """It would leave the room to these pods for ever. Those of others, and of pods that are bound, are left alone."""
+    names = two_nodes(world)
+    for number, pod in enumerate(("stuck", "elsewhere", "bound")):
+        expect(world, pod, 1 + number % 2)
+    for name in names:
+        world.come_up(name)
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(world.caught_up())
+    preempts = {"status": {"nominatedNodeName": "preempted"}}
+    world.kube.patch(PODS, "elsewhere", preempts, namespace="default", subresource="status")
+    bind(world, "bound", names[0])
+    bound = world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"]
+    world.clock.ahead_seconds = KEPT_SECONDS - 1.0
+    loop.reconcile(world.caught_up())
+    assert nomination(world, "stuck") == names[0]
+    world.clock.ahead_seconds += RENEWAL_SECONDS
+    loop.reconcile(world.caught_up())
+    assert nomination(world, "stuck") == ""
+    assert nomination(world, "elsewhere") == "preempted"
+    assert world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"] == bound
+    world.clock.ahead_seconds += RENEWAL_SECONDS
+    assert loop.reconcile(world.caught_up()) > RENEWAL_SECONDS, "nothing is left to be done"
 
 
 def test_with_the_setting_off_what_is_closed_opens_as_it_is_ready(world: World) -> None:
