@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,7 +112,18 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(
     assert "…" not in result.stdout, "nothing is cut off where it could be folded"
 
 
+def test_a_columns_name_is_not_folded_where_its_cells_are_short(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of nodes in two zones: the names of zones are folded."""
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    root = Path(__file__).parents[2]
+    shown = run("simulate", str(root / "stacks/Pulumi.zones.yaml"), str(root / "docs/examples/zones.yaml")).stdout
+    assert " Capacity  Provisioner  Zones " in shown, shown
+
+
 def test_findings_of_check_fit_too() -> None:
     found = [Finding(level, f"Provisioner {LONG}", f"{LONG} " * 4, f"set {LONG} " * 4) for level in Level]
     shown = capture(lambda console: findings.show(found, console), COLUMNS)
     assert max(map(len, shown.splitlines())) <= COLUMNS
+    assert shown.rstrip().endswith("1 ok, 1 warning, 1 problem, 1 unknown")
+    twice = capture(lambda console: findings.show(found * 2, console), COLUMNS)
+    assert twice.rstrip().endswith("2 ok, 2 warnings, 2 problems, 2 unknown")

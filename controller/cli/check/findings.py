@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from controller.cli.formatting import count
 from controller.errors import NodelessError
 
 
@@ -92,5 +94,10 @@ def show(findings: Iterable[Finding], console: Console) -> None:
             text.append(f"\n→ {each.remedy}", style="italic")
         table.add_row(Text(each.level.value, style=STYLES[each.level]), Text(each.subject), text)
     console.print(table)
-    summary = [f"{number} {level}" for level, number in document(findings)["summary"].items() if number]
+    counted = Counter(each.level for each in findings)
+    summary = [
+        count(number, level.value) if level in (Level.WARNING, Level.PROBLEM) else f"{number} {level.value}"
+        for level in Level
+        if (number := counted[level])
+    ]
     console.print(Text(f"\n{', '.join(summary)}", style="bold"))

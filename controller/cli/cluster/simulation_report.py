@@ -254,11 +254,13 @@ def _nodes_table(simulation: Simulation, *, narrow: bool) -> Table:
     """Draw a row for each group; `narrow`: zones without their region, shares as numbers, no $/month."""
     right = ("Nodes", "$/h", "$/month", "Pods", *(("CPU", "Memory") if narrow else ()))
     months = () if narrow else ("$/month",)
+    listed = groups(simulation)
+    short = all(len(group.provisioner) <= len("Provisioner") for group in listed)
     table = titled_table(
         "New nodes", "Nodes", "Type", "Capacity", "Provisioner", "Zones", "Pods", "CPU", "Memory", "$/h", *months,
-        right=right, whole=("Type", "Capacity"),
+        right=right, whole=("Type", "Capacity", *(("Provisioner",) if short else ())),
     )  # fmt: skip
-    for group in groups(simulation):
+    for group in listed:
         _row(
             table,
             str(len(group.nodes)),
