@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from controller.cli.check import findings
 from controller.cli.check.findings import Finding, Level
 from tests.cli.cluster.test_limits_report import EITHER, node, pod
-from tests.cli.conftest import TEMPLATE, Run, deployment, provisioner
+from tests.cli.conftest import TEMPLATE, Run, Write, deployment, provisioner
 from tests.cli.drawing import capture
 
 COLUMNS = 80
@@ -112,11 +111,15 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(
     assert "…" not in result.stdout, "nothing is cut off where it could be folded"
 
 
-def test_a_columns_name_is_not_folded_where_its_cells_are_short(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group of nodes in two zones: the names of zones are folded."""
+def test_a_columns_name_is_not_folded_where_its_cells_are_short(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of nodes in three zones: the names of zones are folded."""
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
-    root = Path(__file__).parents[2]
-    shown = run("simulate", str(root / "stacks/Pulumi.zones.yaml"), str(root / "docs/examples/zones.yaml")).stdout
+    owner = provisioner("web", EITHER, ZONES, ("karpenter.k8s.aws/instance-size", "In", ["2xlarge"]))
+    spread = deployment(LONG, 3, "6", topologySpreadConstraints=SPREAD)
+    shown = run("simulate", write(TEMPLATE, owner, spread)).stdout
+    assert ".2xlarge " in shown
     assert " Capacity  Provisioner  Zones " in shown, shown
 
 
