@@ -21,7 +21,7 @@ from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.machines.collection import CollectionTimes
 from controller.errors import InsufficientCapacityError
-from controller.kube.resources import NODES, PROVISIONERS
+from controller.kube.resources import NODES, PODS, PROVISIONERS
 from controller.operator.composition import OperatorTimes
 from controller.reconcilers.deprovisioning.deprovisioning_reconciler import DeprovisioningTimes
 from controller.reconcilers.deprovisioning.executor import CommandTimes
@@ -104,6 +104,7 @@ OLD = frozenset(f"aws:///eu-west-1a/i-{number:017x}" for number in range(100, 11
 """Instances that were there before."""
 RECORD = f"PATCH nodes annotations.{COMMAND_ANNOTATION} spec.unschedulable"
 TAKEN_BACK = f"PATCH nodes annotations.-{COMMAND_ANNOTATION} annotations.{FAILURE_ANNOTATION} spec.-unschedulable"
+ERASED = f"PATCH nodes annotations.-{COMMAND_ANNOTATION} spec.-unschedulable"
 GOES = frozenset({"DELETE nodes", "terminate"})
 DRAINS = frozenset({"POST pods/eviction"}) | GOES
 REPLACES = frozenset({RECORD, "launch", "POST nodes", "DELETE nodes"})
@@ -162,6 +163,23 @@ def consolidation_many(controller: CrashingController) -> list[str]:
     return [old_node(controller, number, "r5.4xlarge", ("9500m",)) for number in (1, 2)]
 
 
+def consolidation_part(controller: CrashingController) -> list[str]:
+    """A set on record, of which one node may not go any more: the other goes, and this one is given back."""
+    world = controller.world
+    world.add_provisioner(consolidation={"enabled": True})
+    old_node(controller, 3, "c5.xlarge", ("2", "1"))
+    held, goes = (old_node(controller, number, "c5.large", (cpu,)) for number, cpu in ((1, "1500m"), (2, "500m")))
+    world.kube.patch(
+        PODS, "old-1-0", {"metadata": {"annotations": {V1ALPHA5.keys.do_not_evict: "true"}}}, namespace="default"
+    )
+    begun = {"id": "set", "method": "consolidation", "reason": "it saves", "startedAt": world.clock.now()}
+    record = json.dumps({**begun, "nodes": [held, goes], "replacements": [], "cordoned": True})
+    for name in (held, goes):
+        patch = {"metadata": {"annotations": {COMMAND_ANNOTATION: record}}, "spec": {"unschedulable": True}}
+        world.kube.patch(NODES, name, patch)
+    return [goes]
+
+
 def emptiness(controller: CrashingController) -> list[str]:
     controller.world.add_provisioner(ttlSecondsAfterEmpty=0)
     return [old_node(controller, 1, "c5.large", ())]
@@ -202,6 +220,7 @@ CASES = {
     "consolidation: delete": Case(consolidation_delete, 0, frozenset({RECORD, "DELETE nodes"}), JOINS | ENDS),
     "consolidation: replace": Case(consolidation_replace, 1, REPLACES, JOINS | ENDS),
     "consolidation: N to M": Case(consolidation_many, 2, REPLACES, JOINS | ENDS),
+    "consolidation: part": Case(consolidation_part, 0, frozenset({"DELETE nodes", ERASED}), JOINS | ENDS),
     "emptiness": Case(emptiness, 0, GOES, JOINS),
     "interruption": Case(interruption, 1, DRAINS | {"launch"}, JOINS),
     "placing: launched": Case(placing, 2, frozenset({"launch", "POST nodes"}), JOINS | OPENS),
