@@ -39,14 +39,14 @@ class Expectations:
     def __init__(self) -> None:
         self.pods: dict[str, ExpectedPod] = {}
         self.on_the_way: frozenset[str] = frozenset()
+        self.nodes_of = defaultdict[str, set[str]](set)
+        """Nodes that an owner's pods were planned on, by its uid: which of them goes to which makes no difference."""
         self._most = 0
         """The most that they have been since there were none."""
         self._tied: frozenset[str] = frozenset()
         """Those whose placement depends on where other pods run, by uid."""
         self._elsewhere = False
         """Whether one was bound to a node that was planned for none of its owner's pods."""
-        self._nodes_of = defaultdict[str, set[str]](set)
-        """Nodes that an owner's pods were planned on, by its uid: which of them goes to which makes no difference."""
         self._count, self._starting = 0, frozenset[str]()
         """How many pods were to be planned for, and names of the nodes that were not initialized."""
         self._planned_at = self._initialized_at = self._bound_at = self._renewed_at = -inf
@@ -92,9 +92,15 @@ class Expectations:
         names = [node.name for node in snapshot.nodes.values() if not planned.isdisjoint(names_of(node.node))]
         return names, [pod for pod in snapshot.unbound if pod.uid in self.pods]
 
-    def plan_anew(self, pods: Iterable[Pod]) -> None:
-        """Forget what the last plan says of pods that do not wait for nodes on their way; `pods`: of the new plan."""
+    def plan_anew(self, pods: Iterable[Pod], snapshot: Snapshot) -> None:
+        """Forget what the last plan says of pods that do not wait for nodes on their way, and nodes that are gone.
+
+        pods: of the new plan. snapshot: what it was made for, with the stand-ins of nodes that are being launched.
+        """
         self.pods = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
+        names = {name for node in snapshot.nodes.values() for name in names_of(node.node)}
+        left = {owner: nodes & names for owner, nodes in self.nodes_of.items() if not nodes.isdisjoint(names)}
+        self.nodes_of = defaultdict(set, left)
         self._elsewhere = False
         self._tied &= self.on_the_way
         self._tied |= {pod.uid for pod in pods if depends_on_pods(pod)}
@@ -103,7 +109,7 @@ class Expectations:
         """Expect the pods on a node, by its name or that of its stand-in."""
         for pod in pods:
             self.pods[pod.uid] = ExpectedPod(pod.key, node)
-            self._nodes_of[_owner(pod)].add(node)
+            self.nodes_of[_owner(pod)].add(node)
 
     def planned(self, now: float) -> None:
         """Note that a plan was made, and its nodes nominated."""
@@ -143,12 +149,12 @@ class Expectations:
                 del self.pods[uid]
                 node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
                 if pod is not None and node is not None:
-                    planned = {each.node, *self._nodes_of[_owner(pod)]}
+                    planned = {each.node, *self.nodes_of[_owner(pod)]}
                     self._elsewhere |= planned.isdisjoint(names_of(node.node))
         self._most = max(len(self.pods), self._most)
         if not self.pods:
             self._most = 0
-            self._nodes_of.clear()
+            self.nodes_of.clear()
 
 
 def _owner(pod: Pod) -> str:

@@ -286,7 +286,7 @@ class ProvisioningReconciler(ContextReconciler):
         self._preferences.too_dear(snapshot, plan, self._settings.current.preference_premium)
         for reason, pods in by_reason(each for each in plan.unplaced if each.pod not in ahead).items():
             self._skip(record, pods, reason)
-        self._expected.plan_anew(problem.pending)
+        self._expected.plan_anew(problem.pending, problem.snapshot)
         for each in plan.existing:
             self._expect(problem.snapshot, each.node, each.pods)
         for placement in plan.existing:
