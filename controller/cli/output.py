@@ -111,14 +111,15 @@ def cluster_options(command: F) -> F:
     return context(command)
 
 
+def choice_option(name: str, *words: str, text: str) -> Callable[[F], F]:
+    """Add a flag that takes one of `words`; its value is empty where it is not given."""
+    kind = click.Choice(words)
+    return click.option(name, metavar="|".join(words), type=kind, callback=lambda _, __, word: word or "", help=text)
+
+
 def catalog_option(command: F) -> F:
-    return click.option(
-        "--catalog",
-        default="",
-        metavar="shipped|live",
-        type=click.Choice(["", "shipped", "live"]),
-        help="Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]",
-    )(command)
+    text = "Types and prices: of this release, or of AWS now. [default: the dump's, else shipped]"
+    return choice_option("--catalog", "shipped", "live", text=text)(command)
 
 
 def location_options(command: F) -> F:

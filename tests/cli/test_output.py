@@ -64,3 +64,7 @@ def test_no_error_ends_in_a_traceback(run: Run, write: Write, monkeypatch: pytes
     monkeypatch.setenv("NODELESS_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         run("simulate", fleet)
+
+
+def test_a_flag_with_few_words_names_them_when_it_is_given_another(run: Run) -> None:
+    assert "'pod' is not one of 'namespace', 'workload'." in run("cost", "--by", "pod").stderr

@@ -11,13 +11,12 @@ from controller.cli.cluster import costs_report
 from controller.cli.cluster.cluster_view import ClusterLocation, read_cluster_view
 from controller.cli.cluster.workload_costs import costs_of
 from controller.cli.formatting import count
-from controller.cli.output import Command, location_options, output_option
+from controller.cli.output import Command, choice_option, location_options, output_option
 
 
 @click.command(cls=Command)
 @click.option("-n", "--namespace", default="", metavar="NAME", help="The workloads of this namespace alone.")
-@click.option("--by", default="", type=click.Choice(["", "namespace", "workload"]), metavar="namespace|workload",
-              help="One line for each. [default: namespace; with -n, workload]")  # fmt: skip
+@choice_option("--by", "namespace", "workload", text="One line for each. [default: namespace; with -n, workload]")
 @location_options
 @output_option()
 def cost(namespace: str, by: str, form: str, **where: str) -> None:

@@ -16,7 +16,7 @@ import click
 
 import controller
 from controller.cli import output
-from controller.cli.output import Command, cluster_options
+from controller.cli.output import Command, choice_option, cluster_options
 from controller.core.api.document import mapping, text
 from controller.errors import NodelessError, ValidationError
 from controller.kube.client import KubeClient
@@ -35,8 +35,7 @@ SETTINGS = (
 @click.command(cls=Command)
 @cluster_options
 @click.option("-f", "--file", "file", default="-", metavar="FILE", help="File to write; .gz compresses. [default: -]")
-@click.option("--catalog", default="", type=click.Choice(["", "live"]), metavar="live",
-              help="Include AWS's types and prices of now, so that plans use the same.")  # fmt: skip
+@choice_option("--catalog", "live", text="Include AWS's types and prices of now, so that plans use the same.")
 @click.option(
     "--salt",
     default="",

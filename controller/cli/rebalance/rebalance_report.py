@@ -23,6 +23,8 @@ FOLDED = 36
 
 def headline(plan: RebalancePlan, within: float) -> str:
     """Return what the whole plan does, in one line. within: the share above the bound that was asked for."""
+    if not plan.steps and not plan.cost_before:
+        return "Nothing to do: no node is a Provisioner's"
     if not plan.steps:
         found = "" if plan.cost_before <= (1 + within) * plan.bound else ", and no cheaper fleet was found"
         over = _over(plan, plan.cost_before)

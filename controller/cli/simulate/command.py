@@ -17,7 +17,7 @@ from controller.cli.inputs.objects import Objects, kube_client, read_cluster, re
 from controller.cli.inputs.scenario import Scenario, scenario
 from controller.cli.inputs.sources import ASSUMED_SPOT_SHARE, LIVE, Source, choose_region, source_for
 from controller.cli.inputs.workload_pods import ReplicaOverrides
-from controller.cli.output import Command, catalog_option, cluster_options, output_option
+from controller.cli.output import Command, catalog_option, choice_option, cluster_options, output_option
 from controller.cli.simulate import comparison, simulation_page
 from controller.cli.simulate.repack import ALL, OURS, repacked
 from controller.core.api.document import mapping
@@ -71,10 +71,7 @@ class Request:
     type=click.Choice(["declared", "min", "max"]),
     help="Replicas of workloads with a HorizontalPodAutoscaler.",
 )
-@click.option(
-    "--repack", default="", type=click.Choice(["", OURS, ALL]), metavar="ours|all",
-    help="Remove our nodes (or all but Fargate's) and plan new nodes for their pods.",
-)  # fmt: skip
+@choice_option("--repack", OURS, ALL, text="Remove our nodes (or all but Fargate's) and plan new nodes for their pods.")
 @click.option(
     "--budget", default=1.0, show_default=True, type=click.FloatRange(0, 60), help="Time for the solver, in seconds."
 )

@@ -22,7 +22,8 @@ class Kind:
 
 
 def _namespaced(namespace: str, name: str) -> tuple[str, str]:
-    return (namespace, name)
+    """Return the key; objects of a file may leave out the namespace `default`."""
+    return (namespace or "default", name)
 
 
 def _named(_namespace: str, name: str) -> str:

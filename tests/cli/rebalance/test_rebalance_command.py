@@ -77,6 +77,10 @@ def test_a_fleet_far_above_the_bound_without_a_cheaper_one_is_said_to_have_none(
     assert "above the lower bound, and no cheaper fleet was found" in said
 
 
+def test_a_cluster_without_nodes_has_nothing_to_do(run: Run, write: Write) -> None:
+    assert run("rebalance", "--plan", "--from", write(TEMPLATE)).stdout == "Nothing to do: no node is a Provisioner's\n"
+
+
 def test_a_plan_that_cannot_be_read_is_misuse(run: Run) -> None:
     result = run("rebalance", "--apply", "/nowhere/plan.json")
     assert result.exit_code == 2

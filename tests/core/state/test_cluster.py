@@ -35,6 +35,12 @@ class TestResources:
         assert snapshot.nodes["n1"].pods == ()
         assert ("default", "a") in snapshot.pods
 
+    def test_the_namespace_default_may_be_left_out(self) -> None:
+        pod = pod_object(name="a")
+        del pod["metadata"]["namespace"]
+        snapshot = take(Cluster(), added(pod))
+        assert {key: each.key for key, each in snapshot.pods.items()} == {("default", "a"): ("default", "a")}
+
     def test_newly_bound_pods_count(self) -> None:
         cluster = Cluster()
         pending = pod_object(name="a", requests={"cpu": "1500m"})
