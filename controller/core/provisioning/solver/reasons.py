@@ -130,6 +130,9 @@ def _rule(rule: UnitRule) -> str:
         return ""
     if key.kind is RuleKind.ANTI_AFFINITY:
         return f"its pod anti-affinity over {key.key} rules out domains with matching pods ({held})"
+    if not group.domains:
+        missing = f"its topology spread over {key.key} finds no node with that label, and no Provisioner sets it"
+        return f"{missing}; set it in spec.labels of one, or spread over another key"
     empty = ", ".join(sorted(d for d in group.domains if not group.min_matched.get(d, 0)))
     return (
         f"its topology spread over {key.key} (maxSkew {key.max_skew}) counts {held or 'nothing yet'}"

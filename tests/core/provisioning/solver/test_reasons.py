@@ -10,7 +10,7 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.node import Taint
 from controller.core.api.pod import NodeSelectorTerm
-from tests.core.provisioning.plans import daemon_sets, solved
+from tests.core.provisioning.plans import WEB, daemon_sets, solved, spread
 from tests.factories import (
     ZONES,
     instance_type,
@@ -141,4 +141,11 @@ def test_daemon_sets_are_deducted_and_ored_terms_are_told_together() -> None:
     assert why({"required_node_affinity": either}) == (
         f"none of its affinity terms can be met: topology.kubernetes.io/zone In [nowhere] is asked for, and it offers "
         f"{', '.join(ZONES)}; or kubernetes.io/arch In [arm64] is asked for, and its nodes have amd64"
+    )
+
+
+def test_a_spread_over_a_label_that_no_node_can_have_says_so() -> None:
+    assert why({"labels": WEB, "topology_spread": (spread("rack"),)}).startswith(
+        "its topology spread over rack finds no node with that label, and no Provisioner sets it; "
+        "set it in spec.labels of one, or spread over another key"
     )
