@@ -33,6 +33,8 @@ class ResourceSpace:
         self.names = tuple(sorted({name for request in requests for name, amount in request.items() if amount > 0}))
         self.slots = any(":" in name for name in self.names)
         """Whether some columns are slots (see `pods/slots.py`)."""
+        self.amounts: Bools = np.array([":" not in name for name in self.names], dtype=np.bool_)
+        """R flags: which columns are no slots."""
         self.attachments = {name.removeprefix(ATTACHMENT): i for i, name in enumerate(self.names) if ATTACHMENT in name}
         """The column of each driver's attachments, by the driver's name."""
         self.column = {name: index for index, name in enumerate(self.names)}

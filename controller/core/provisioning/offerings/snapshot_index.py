@@ -47,6 +47,7 @@ class SnapshotIndex:
         self.nodes: tuple[StateNode, ...] = tuple(sorted(snapshot.nodes.values(), key=lambda node: node.name))
         self.place: dict[str, int] = {node.name: place for place, node in enumerate(self.nodes)}
         self._free: BoundedCache[tuple[str, ...], Floats] = BoundedCache(MOST_SPACES)
+        self._allocatable: BoundedCache[tuple[str, ...], Floats] = BoundedCache(MOST_SPACES)
 
     def at(self, snapshot: Snapshot) -> SnapshotIndex:
         """Return this index if it was built from `snapshot`, else build one that shares its compiled catalogs."""
@@ -109,9 +110,14 @@ class SnapshotIndex:
     def free(self, space: ResourceSpace) -> Floats:
         """Return R x C: allocatable less the requests of the node's pods; slot columns are 0."""
         if (free := self._free.get(space.names)) is None:
-            allocatable = space.matrix(node.allocatable for node in self.nodes)
-            free = self._free[space.names] = allocatable - self._used(space)
+            free = self._free[space.names] = self.allocatable(space) - self._used(space)
         return free
+
+    def allocatable(self, space: ResourceSpace) -> Floats:
+        """Return R x C: what pods may request in all; slot columns are 0."""
+        if (own := self._allocatable.get(space.names)) is None:
+            own = self._allocatable[space.names] = space.matrix(node.allocatable for node in self.nodes)
+        return own
 
     def existing(
         self,
@@ -122,6 +128,7 @@ class SnapshotIndex:
     ) -> ExistingNodes:
         """Return the nodes at these places, with what is free once all their daemons run, never less than 0.
 
+        A daemon that asks for more than an empty node has stays pending, so that nothing is kept free for it.
         A node with less of a resource than its pods request still takes pods that do not ask for it (kube-scheduler).
 
         slots: what is left of a node's slots (host ports, volume attachments), as a vector of R.
@@ -130,8 +137,11 @@ class SnapshotIndex:
         if space.slots and len(places):
             free += np.stack([slots(space, self.nodes[place]) for place in places.tolist()], axis=1)
         for daemon in daemons:
-            due = self.cluster_nodes.daemon_due(daemon) & ~self._runs(daemon.daemon_set)
-            free -= space.vector(daemon.requests)[:, None] * due[places]
+            due = (self.cluster_nodes.daemon_due(daemon) & ~self._runs(daemon.daemon_set))[places]
+            if due.any():
+                asked = space.vector(daemon.requests)[:, None]
+                too_large = (asked > self.allocatable(space)[:, places])[space.amounts].any(axis=0)
+                free -= asked * (due & ~too_large)
         return ExistingNodes(self.cluster_nodes, places, np.maximum(free, 0.0))
 
     def _used(self, space: ResourceSpace) -> Floats:

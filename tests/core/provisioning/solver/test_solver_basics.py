@@ -188,6 +188,15 @@ def test_daemons_take_their_share_of_new_and_existing_nodes() -> None:
     assert planned.requests["cpu"] == 2500
 
 
+def test_a_daemon_that_an_existing_node_does_not_hold_takes_no_room_there() -> None:
+    """Its pod stays pending, and others run there. Else whoever may create a DaemonSet could fill every node."""
+    small = state_node(node=node(name="small", allocatable={"cpu": "2", "memory": "8Gi", "pods": 110}))
+    large = state_node(node=node(name="large", allocatable={"cpu": "4", "memory": "8Gi", "pods": 110}))
+    pods = pending_pods(3, requests={"cpu": "900m"})
+    plan = solved(problem(pending=pods, nodes=[small, large], daemon_sets=daemon_sets(requests={"cpu": "3"})))
+    assert {each.node: len(each.pods) for each in plan.existing} == {"small": 2, "large": 1}
+
+
 def test_daemons_that_will_not_run_there_take_nothing() -> None:
     wanted = pending_pod(requests={"cpu": "1500m"})
     posed = problem(
