@@ -10,6 +10,7 @@ from typing import Any
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
+from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.nomination_order import by_turns
@@ -133,21 +134,21 @@ class OpeningReconciler(ContextReconciler):
         return True
 
     def _open(self, seen: Node) -> None:
-        known = self._informers.snapshot().nodes.get(seen.name)
-        if known is None or known.leaving or OPENS_WITH not in known.node.annotations:
-            return
-        node = known.node
+        """Open the node as it is now: others change it in the moment in which it becomes Ready."""
         try:
+            node = parse_node(self._kube.get(NODES, seen.name))
+            if node.uid != seen.uid or node.deleted_at is not None or OPENS_WITH not in node.annotations:
+                return
             self._informers.learn(NODES, self._uncordon(node))
         except NotFoundError as error:
-            self._log.debug("Node was gone before it was opened", node=node.name, error=str(error))
+            self._log.debug("Node was gone before it was opened", node=seen.name, error=str(error))
         except ConflictError:
-            self._items.postpone(node.uid)  # it has changed meanwhile: somebody may have opened, cordoned or deleted it
+            self._items.postpone(seen.uid)  # it has changed meanwhile: somebody may have opened, cordoned or deleted it
         except KubeError as error:
-            self._items.failed(node.uid, error, "Node is not opened to pods yet", node=node.name)
+            self._items.failed(seen.uid, error, "Node is not opened to pods yet", node=seen.name)
         else:
-            self._items.succeeded(node.uid)
-            self._log.info("Opened node to pods", node=node.name)
+            self._items.succeeded(seen.uid)
+            self._log.info("Opened node to pods", node=seen.name)
 
     def _uncordon(self, node: Node) -> dict[str, Any]:
         """Uncordon the node, without the taint of the cordon, which the node controller takes off some time later.
