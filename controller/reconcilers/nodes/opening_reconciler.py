@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -14,6 +15,7 @@ from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.nomination_order import by_turns
+from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.machines.opening import Nomination, Openings, expected_on, in_turn, openings, pending
 from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.snapshot import Snapshot
@@ -21,6 +23,7 @@ from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
 from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.runtime.failure_log import FailureLog, Words
+from controller.runtime.loops import ItemBackoff
 
 OPEN_SECONDS = 10.0
 """The longest that a Ready node waits for the others of its plan: as long as a batch window is open by default."""
@@ -52,6 +55,7 @@ class OpeningReconciler(ContextReconciler):
         super().__init__(context)
         self._planning = context.planning
         self._executor = context.executors.executor("open", WORKERS)
+        self._attempts = ItemBackoff(context.clock, self.name)
         self._failures = FailureLog(context.clock, self.name)
         self._openings = Openings()
         self._nominated: dict[str, Nomination] = {}
@@ -69,14 +73,24 @@ class OpeningReconciler(ContextReconciler):
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         for nodes in in_turn(due, expected, MOST_AT_ONCE):
-            in_order = by_turns(expected_on(nodes, expected), snapshot)
-            self._nominated |= {uid: Nomination(pod, now) for uid, pod in in_order.items()}
-            self._nominate(snapshot, now)
+            self._attempt(partial(self._nominate_first, nodes, expected, snapshot, now))
             list(self._executor.map(self._open, nodes))
         if now >= self._renewal_at:
-            self._nominate(snapshot, now)
+            self._attempt(partial(self._nominate, snapshot, now))
         renewal_at = self._renewal_at if self._nominated else inf
         return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
+
+    def _attempt(self, nominate: Callable[[], None]) -> None:
+        """Nominate pods. Whatever is wrong with that, it is logged, and keeps no node closed."""
+        self._attempts.attempt("pods", nominate, WORDS.begins, Exception)
+
+    def _nominate_first(
+        self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot, now: float
+    ) -> None:
+        """Nominate the pods that are expected on nodes that are about to be opened."""
+        in_order = by_turns(expected_on(nodes, expected), snapshot)
+        self._nominated |= {uid: Nomination(pod, now) for uid, pod in in_order.items()}
+        self._nominate(snapshot, now)
 
     def _nominate(self, snapshot: Snapshot, now: float) -> None:
         """Nominate the pods that are pending and not nominated to their node; in the end take nominations back."""

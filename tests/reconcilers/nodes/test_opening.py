@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.core.api.labels import OPENS_WITH
 from controller.core.machines.node_documents import node_document
@@ -12,6 +13,7 @@ from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
 from controller.core.state.snapshot import Snapshot
 from controller.errors import KubeError
 from controller.kube.resources import NODES, PODS, Resource
+from controller.reconcilers.nodes import opening_reconciler
 from controller.reconcilers.nodes.opening_reconciler import (
     KEPT_SECONDS,
     MOST_NOMINATIONS,
@@ -256,6 +258,23 @@ def test_where_pods_cannot_be_nominated_the_nodes_open_all_the_same(
     OpeningReconciler(world.context).reconcile(world.caught_up())
     monkeypatch.undo()
     assert not any(cordoned(world, name) for name in names)
+
+
+def test_whatever_is_wrong_with_nominations_the_nodes_open_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> dict[str, ExpectedPod]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(opening_reconciler, "by_turns", broken)
+    names = two_nodes(world)
+    expect(world, "a", 1)
+    for name in names:
+        world.come_up(name)
+    with capture_logs() as logs:
+        OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert not any(cordoned(world, name) for name in names)
+    assert [entry["error"] for entry in logs if entry["log_level"] == "error"] == ["ZeroDivisionError: a bug"]
 
 
 def test_pods_whose_place_depends_on_others_are_nominated_once(world: World) -> None:
