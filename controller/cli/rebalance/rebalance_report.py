@@ -145,7 +145,7 @@ def _over(plan: RebalancePlan, cost: float) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    """Return the first of these names, and how many more."""
-    listed = list(names)
+    """Return the first of these names without their domain, and how many more."""
+    listed = [name.partition(".")[0] for name in names]
     more = f" and {len(listed) - 2:,} more" if len(listed) > 2 else ""
     return f"{', '.join(listed[:2])}{more}"

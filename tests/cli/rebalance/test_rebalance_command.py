@@ -18,9 +18,9 @@ def dump(write: Write) -> str:
     """Three nodes of 4 CPU with a pod of 1 CPU each, one of which must not be evicted."""
     owner = provisioner("default", M5_XLARGE)
     owner["metadata"]["annotations"] = ALL
-    held: dict[str, Any] = pod("held", "1", on="c")
+    held: dict[str, Any] = pod("held", "1", on="c.ec2.internal")
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-evict": "true"}
-    nodes = [node(name) for name in ("a", "b", "c")]
+    nodes = [node(name) for name in ("a", "b", "c.ec2.internal")]
     for each in nodes:
         each["metadata"]["labels"]["karpenter.sh/initialized"] = "true"
     objects = [TEMPLATE, owner, *nodes, pod("one", "1", on="a"), pod("<two>", "1", on="b"), held]
@@ -32,13 +32,13 @@ def test_scripts_read_every_node_and_pod(run: Run, dump: str) -> None:
     (step,) = plan["steps"]
     assert [each["node"] for each in step["removes"]] == ["a", "b"]
     assert sorted((each["pod"], each["from"], each["to"]) for each in step["moves"]) == [
-        ("shop/<two>", "b", "c"),
-        ("shop/one", "a", "c"),
+        ("shop/<two>", "b", "c.ec2.internal"),
+        ("shop/one", "a", "c.ec2.internal"),
     ]
     assert step["launches"] == step["waitsForPodDisruptionBudgets"] == []
     assert plan["costPerHourAfter"] == pytest.approx(plan["costPerHourBefore"] / 3, abs=1e-5)
     assert plan["stays"] == [
-        {"node": "c", "reason": "pod shop/held has annotation karpenter.sh/do-not-evict"},
+        {"node": "c.ec2.internal", "reason": "pod shop/held has annotation karpenter.sh/do-not-evict"},
     ]
 
 
