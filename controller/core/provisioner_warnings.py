@@ -141,6 +141,11 @@ def _limits(provisioner: Provisioner) -> Iterator[Problem]:
     if not provisioner.limits:
         remedy = "set spec.limits.resources.cpu, to bound what a mistake in a Deployment can buy"
         yield Problem("spec.limits", "is missing", remedy)
+    for name, amount in (provisioner.limits or {}).items():
+        if amount < 0:
+            yield Problem(
+                step("spec.limits.resources", name), "is negative, and so no node is launched", "write 0 or more"
+            )
 
 
 def _zone_aims(provisioner: Provisioner) -> Iterator[Problem]:

@@ -61,6 +61,12 @@ WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or mor
         ({}, [NO_LIMITS]),
         ({"limits": {}}, [NO_LIMITS]),
         ({"limits": LIMITS}, []),
+        (
+            {"limits": {"cpu": 100, "nvidia.com/gpu": -1}},
+            [
+                'spec.limits.resources["nvidia.com/gpu"]: is negative, and so no node is launched; write 0 or more',
+            ],
+        ),
         *(
             (exists(key), [f"spec.requirements[0].key: {key} is no well-known label; did you mean '{TYPE}'?"])
             for key in ("node.kubernetes.io/instancetype", "node.kubernetes.io/Instance-Type", "instance-type")

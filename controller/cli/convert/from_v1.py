@@ -15,7 +15,7 @@ from controller.cli.convert.to_v1 import (
     Converted,
     name_of,
 )
-from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.document import Document, items, mapping, objects, text
 from controller.core.api.duration import duration_seconds
 from controller.core.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_CATEGORY, OS
 from controller.core.api.v1alpha5 import V1ALPHA5
@@ -35,12 +35,16 @@ DEFAULT_EXPIRY = "720h"
 
 class FromV1(Conversion):
     def convert(self, documents: Iterable[Document]) -> Converted:
-        """Return AWSNodeTemplates, then the Provisioners that refer to them."""
+        """Return AWSNodeTemplates, then the Provisioners that refer to them; rules that they break are losses."""
         documents = tuple(documents)
         classes = {name_of(each): each for each in documents if each.get("kind") == "EC2NodeClass"}
         templates = [self._template(name, mapping(each.get("spec"))) for name, each in classes.items()]
         pools = [each for each in documents if each.get("kind") == "NodePool"]
-        return Converted((*templates, *(self._provisioner(each, classes) for each in pools)), tuple(self.losses))
+        made = (*templates, *(self._provisioner(each, classes) for each in pools))
+        for each in made:
+            for broken in V1ALPHA5.kinds[each["kind"]].validate(each):
+                self.lose(f"{each['kind']} {name_of(each)}", str(broken))
+        return Converted(made, tuple(self.losses))
 
     def _provisioner(self, pool: Document, classes: Mapping[str, Document]) -> dict[str, Any]:
         own, spec = f"NodePool {name_of(pool)}", mapping(pool.get("spec"))
@@ -51,7 +55,7 @@ class FromV1(Conversion):
         wanted = [self._requirement(own, each) for each in objects(inner.get("requirements"))]
         labels = mapping(around.get("labels"))
         converted["requirements"] = [*wanted, *_without_defaults({"requirements": wanted, "labels": labels})]
-        converted.update({key: dict(around[key]) for key in ("labels", "annotations") if around.get(key)})
+        converted.update({key: dict(mapping(around[key])) for key in ("labels", "annotations") if around.get(key)})
         converted.update({key: inner[key] for key in ("taints", "startupTaints") if inner.get(key)})
         expiry = self._whole_seconds(own, "expireAfter", inner.get("expireAfter", DEFAULT_EXPIRY))
         if expiry is not None:
@@ -92,12 +96,13 @@ class FromV1(Conversion):
             self.lose(own, f"minValues of {key}", "aws.spotOfferings asks for a choice of spot offerings")
         if operator not in OPERATORS:
             self.lose(own, f"operator {operator} of {key}", f"use one of {', '.join(OPERATORS)}")
-        if "reserved" in (given.get("values") or ()):
+        values = items(given.get("values"))
+        if "reserved" in values:
             self.lose(own, "capacity type reserved", "aws.priceRules can make reserved types the cheapest")
         requirement = {name: value for name, value in given.items() if name != "minValues"}
         requirement["key"] = PROVISIONER_LABEL if key == NODE_POOL_LABEL else key
         if "values" in requirement:
-            requirement["values"] = [value for value in requirement["values"] if value != "reserved"]
+            requirement["values"] = [value for value in values if value != "reserved"]
         return requirement
 
     def _emptiness(self, own: str, disruption: Document) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from controller.cli.cluster.service_report import present_cpu, ready_pods
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import events_section
 from controller.cli.explain.subjects import not_found
-from controller.cli.formatting import percent
+from controller.cli.formatting import count, percent
 from controller.core.api.quantity import format_quantity
 from controller.core.zones.hints import ZoneCPU
 from controller.core.zones.services import (
@@ -106,8 +106,8 @@ def _hints(slices: SliceEndpoints | None, service: Service) -> Iterator[str]:
     if slices is None or not service.asks_for_zones:
         return
     for (own, zone), number in slices.hinted.items():
-        yield f"{number} endpoints of {own or 'no zone'}: for {zone}"
+        yield f"{count(number, 'endpoint')} of {own or 'no zone'}: for {zone}"
     if slices.unhinted:
-        yield f"{slices.unhinted} endpoints without a hint" + (
+        yield f"{count(slices.unhinted, 'endpoint')} without a hint" + (
             ": kube-proxy uses all endpoints" if slices.hinted else ""
         )

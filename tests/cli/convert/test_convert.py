@@ -171,3 +171,10 @@ def test_command_refuses_what_is_wrong_mixed_or_empty(run: Run, write: Write) ->
     assert wrong.exit_code == 2
     assert "spec.requirements[0]" in wrong.stderr
     assert "hold nothing to convert" in run("convert", write({"kind": "Service", "metadata": {"name": "s"}})).stderr
+
+
+def test_what_breaks_a_rule_of_v1alpha5_is_said() -> None:
+    inner = {"nodeClassRef": {"name": "default"}, "requirements": [{"key": "team", "operator": "Gt", "values": "2"}]}
+    wrong = {**POOL, "spec": {"template": {"metadata": {"labels": ["a"]}, "spec": inner}}}
+    said = FromV1().convert([wrong, CLASS]).losses
+    assert 'Provisioner later: spec.requirements[0].values: Gt needs exactly one value, not 0; such as ["2"]' in said

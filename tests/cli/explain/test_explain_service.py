@@ -184,7 +184,7 @@ def test_the_hints_that_there_are_come_from_endpoint_slices(run: Run, kubeconfig
     said = answer(run("explain", "service", "hinted", "--kubeconfig", kubeconfig, "-o", "json"))
     assert said["facts"]["readyEndpoints"] == "us-east-1a 3"
     assert said["reasons"]["hintsThereAre"] == [
-        "1 endpoints of us-east-1a: for us-east-1b",
+        "1 endpoint of us-east-1a: for us-east-1b",
         "2 endpoints without a hint: kube-proxy uses all endpoints",
     ]
 

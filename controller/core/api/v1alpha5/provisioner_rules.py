@@ -18,7 +18,7 @@ from controller.core.api.parse import readable_resources
 from controller.core.api.pod import Resources, SelectorRequirement
 from controller.core.api.provisioner import KUBELET_MEMBERS, Provisioner
 from controller.core.api.quantity import resources
-from controller.core.api.strict import Fields, Report
+from controller.core.api.strict import MAX_INT64, Fields, Report
 from controller.core.api.v1alpha5.disruption_rules import read_disruption
 from controller.core.api.v1alpha5.kubelet_rules import read_kubelet
 from controller.core.api.v1alpha5.metadata import Metadata, read_object
@@ -174,12 +174,14 @@ def _requirements(spec: Fields) -> tuple[SelectorRequirement, ...]:
 def _check_values(fields: Fields, operator: str, values: tuple[str, ...]) -> None:
     """Check that In has at least one value, and Gt and Lt exactly one, an integer of 0 or more."""
     given = fields.raw("values") or ()
+    if not isinstance(given, (list, tuple)):
+        return  # which is a problem already
     if operator == "In" and not given:
         fields.problem("values", "In needs at least one value", "add one, or use Exists")
     elif operator in ("Gt", "Lt"):
         if len(given) != 1:
             fields.problem("values", f"{operator} needs exactly one value, not {len(given)}", 'such as ["2"]')
-        elif values and not (values[0].isascii() and values[0].isdecimal()):
+        elif values and not (values[0].isascii() and values[0].isdecimal() and int(values[0]) <= MAX_INT64):
             fields.report.add(
                 f"{fields.at('values')}[0]", f"{operator} compares integers, not {values[0]!r}", "write 0 or more"
             )

@@ -114,6 +114,8 @@ REJECTED: list[tuple[str, Spec, str]] = [
     ("Gt and Lt: negative", {"requirements": [req("a", "Gt", "-1")]}, "spec.requirements[0].values[0]"),
     ("Gt and Lt: text", {"requirements": [req("a", "Lt", "a")]}, "spec.requirements[0].values[0]"),
     ("Gt and Lt: decimal", {"requirements": [req("a", "Lt", "1.5")]}, "spec.requirements[0].values[0]"),
+    ("Gt and Lt: no list", {"requirements": [req("a", "Gt") | {"values": 2}]}, "spec.requirements[0].values"),
+    ("Gt and Lt: beyond 64 bits", {"requirements": [req("a", "Gt", "9" * 20)]}, "spec.requirements[0].values[0]"),
     ("eviction signal", kubelet(evictionHard={"memory": "5%"}), "spec.kubeletConfiguration.evictionHard.memory"),
     (
         "eviction signal",
