@@ -274,7 +274,7 @@ class ProvisioningReconciler(ContextReconciler):
         self._recorder.observe(SCHEDULING_DURATION, self._clock.monotonic() - began)
         if error is not None:
             self._log.error("Solver failed; the plan is not optimised, or lacks the pods to blame", exc_info=error)
-        plan = self._judge.permitted(plan, problem)
+        plan = self._permitted(plan, problem, view)
         record = PlanRecord(self._ledger, problem, ahead, plan.proof)
         gone = self._gone(plan, problem)
         if again and len(gone) > OUTDATED_SHARE * sum(len(node.pods) for node in plan.new_nodes):
@@ -300,6 +300,14 @@ class ProvisioningReconciler(ContextReconciler):
             else:
                 needed.append(node)
         self._launch_all(problem.snapshot, view, needed, record)
+
+    def _permitted(self, plan: SchedulingPlan, problem: SchedulingProblem, view: CatalogView) -> SchedulingPlan:
+        """Return the plan without the nodes that break a rule; the first plan, if that leaves fewer pods out then."""
+        permitted = self._judge.permitted(plan, problem)
+        if len(permitted.unplaced) <= len(plan.unplaced):
+            return permitted
+        first_plan, _ = self._solve(problem, view, budget_seconds=0.0)
+        return min(permitted, self._judge.permitted(first_plan, problem), key=lambda each: len(each.unplaced))
 
     def _take_back(self, record: PlanRecord, pods: Sequence[PodKey], provisioner: str = "") -> None:
         record.taken_back(pods, provisioner)

@@ -77,6 +77,20 @@ def test_an_audit_that_fails_itself_stops_no_launch(world: World, monkeypatch: p
     assert 'result="audit-failed"} 1.0' in metrics.page({}).body.decode()
 
 
+def test_where_only_the_optimised_plan_breaks_a_rule_the_first_plan_is_launched(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal problems get equal plans: the pods would stay pending."""
+
+    def wrong_if_optimised(problem: SchedulingProblem, options: SolveOptions, **more: Any) -> SchedulingPlan:
+        wrong = options.budget_seconds > 0
+        return doctored(at_half_the_price if wrong else lambda node: node)(problem, options, **more)
+
+    monkeypatch.setattr(provisioning_reconciler, "solve", wrong_if_optimised)
+    two_pods_apart(world)
+    world.passes(reconciler(world), nodes_are(2), "the nodes of both pods")
+
+
 def test_where_the_plan_cannot_be_optimised_the_first_plan_is_launched_and_the_failure_logged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
