@@ -44,15 +44,15 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class CheapestFirst:
-    """One pool's offerings, cheapest first: node option, offering key (as one bit), value and $/hour of each.
+    """One pool's offerings, cheapest first: node option, offering key (and as one bit), and $/hour of each.
 
     costs: without surplus CPU. baseline, surplus_price: vCPUs and $ a vCPU-hour beyond them; infinite and 0 for types
     that have all of their CPU.
     """
 
     option_ids: Ints
+    offering_keys: Ints
     offering_bits: Bits
-    offerings: list[PricedOffering]
     costs: Floats
     baseline: Floats
     surplus_price: Floats
@@ -63,7 +63,8 @@ class OptionTable:
 
     types, pool_of: T, instance type and place of the Provisioner in `pools` (ascending). cost: T x K, $/hour of a node:
     price, what it costs beside it, and surplus CPU; infinite if there is no such offering, it is unavailable, or the
-    Provisioner rules it out. available: T sets of offering bits; bit k is set where cost[:, k] is finite.
+    Provisioner rules it out. price, charged: T x K, $/hour, the price alone, and with what the node costs beside it;
+    infinite if there is no such offering. available: T sets of offering bits; bit k is set where cost[:, k] is finite.
     catalog_keys: label keys that some instance type sets. open_keys: those that some option leaves open, for its pods
     to settle.
 
@@ -126,7 +127,7 @@ class OptionTable:
         table.types = [self.types[row] for row in rows]
         table._offered = [self._offered[row] for row in rows]
         table.pool_of, table.cost, table.cpu_limit = self.pool_of[rows], self.cost[rows], self.cpu_limit[rows]
-        table.surplus = self.surplus[rows]
+        table.surplus, table.price, table.charged = self.surplus[rows], self.price[rows], self.charged[rows]
         table.available = np.array(available, dtype=np.uint64)
         table.cost[~unpacked(table.available, len(self.offering_keys))] = np.inf
         table._forget()
@@ -164,9 +165,10 @@ class OptionTable:
         index = {offering_key: place for place, offering_key in enumerate(self.offering_keys)}
         by_type = {id(kind): self._allowed(kind, index) for kind in {id(t): t for t in self.types}.values()}
         self._offered = [by_type[id(kind)] for kind in self.types]
-        costs = {each: self._costs(allowed) for each, allowed in by_type.items()}
-        self.cost: Floats = np.array([costs[id(kind)] for kind in self.types], dtype=np.float64)
-        self.cost = self.cost.reshape(len(self.types), len(index)) + self.surplus[:, None]
+        prices = {each: self._prices(allowed) for each, allowed in by_type.items()}
+        both: Floats = np.array([prices[id(kind)] for kind in self.types], dtype=np.float64)
+        self.price, self.charged = np.moveaxis(both.reshape(len(self.types), 2, len(index)), 1, 0)
+        self.cost: Floats = self.charged + self.surplus[:, None]
         allowed = np.array([self.offering_bits(pool.requirements) for pool in self.pools], dtype=np.uint64)
         self.cost[~unpacked(allowed, len(index))[self.pool_of]] = np.inf
         self.cost[~self._admitted()] = np.inf
@@ -179,12 +181,12 @@ class OptionTable:
         keyed = ((index[o.zone, o.capacity_type], o) for o in kind.offerings if o.available)
         return {key: offering for key, offering in keyed if bits >> key & 1}
 
-    def _costs(self, offered: Mapping[int, Offering]) -> list[float]:
-        """Return K costs in $/hour without surplus CPU; infinite where there is no offering."""
-        costs = [math.inf] * len(self.offering_keys)
+    def _prices(self, offered: Mapping[int, Offering]) -> tuple[list[float], list[float]]:
+        """Return K prices and K costs without surplus CPU, $/hour; infinite where there is no offering."""
+        prices, costs = [math.inf] * len(self.offering_keys), [math.inf] * len(self.offering_keys)
         for key, offering in offered.items():
-            costs[key] = offering.price + self._charges(offering)
-        return costs
+            prices[key], costs[key] = offering.price, offering.price + self._charges(offering)
+        return prices, costs
 
     def _charges(self, offering: Offering) -> float:
         """Return the $/hour that a node of the offering costs beside its price."""
@@ -249,21 +251,20 @@ class OptionTable:
         """Return the available offerings of a pool, cheapest first, each as the option that pods may fill."""
         ordered = self._cheapest_first.get(pool)
         if ordered is None:
-            offered = [
-                (self.offering(row, offering_key), row, offering_key)
-                for row in np.flatnonzero((self.pool_of == pool) & np.isinf(self.cpu_limit)).tolist()
-                for offering_key in self._offered[row]
-                if int(self.available[row]) >> offering_key & 1
-            ]
-            offered.sort(key=lambda each: (*each[0].order, each[1], each[2]))
-            credits = [self.types[row].credits if self.beside.cpu_use else None for _, row, _ in offered]
+            offered = unpacked(self.available, len(self.offering_keys))
+            rows, keys = np.nonzero(offered & ((self.pool_of == pool) & np.isinf(self.cpu_limit))[:, None])
+            name = np.unique([kind.name for kind in self.types], return_inverse=True)[1]
+            # As `PricedOffering.order`; offering keys are in order of zone and capacity type.
+            order = np.lexsort((rows, keys, name[rows], self.price[rows, keys], self.charged[rows, keys]))
+            rows, keys = rows[order], keys[order]
+            credits = [kind.credits if self.beside.cpu_use else None for kind in self.types]
             ordered = self._cheapest_first[pool] = CheapestFirst(
-                np.array([row for _, row, _ in offered], dtype=np.int64),
-                np.array([1 << offering_key for _, _, offering_key in offered], dtype=np.uint64),
-                [offering for offering, _, _ in offered],
-                np.array([offering.cost for offering, _, _ in offered], dtype=np.float64),
-                np.array([each.baseline if each else np.inf for each in credits]),
-                np.array([each.surplus_price if each else 0.0 for each in credits]),
+                rows,
+                keys,
+                np.uint64(1) << keys.astype(np.uint64),
+                self.charged[rows, keys],
+                np.array([each.baseline if each else np.inf for each in credits])[rows],
+                np.array([each.surplus_price if each else 0.0 for each in credits])[rows],
             )
         return ordered
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.core.provisioning.optimize.bin_groups import BinGroups, within_limits
+from controller.core.provisioning.optimize.bin_groups import BinGroups, undominated, within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK
@@ -43,14 +43,15 @@ class Work:
     units in bins, which finds a packing soon or not at all.
 
     states: of the branch and bound that tells what a bin holds. packings: numbers of bins, one dearer than the other,
-    that hold all units as far as patterns tell. refills: rounds of column generation for given bins.
+    that hold all units as far as patterns tell; 0: only the bound counts. refills: rounds of column generation for
+    given bins.
     """
 
-    rows: int = 4
+    rows: int = 1
     columns: int = 500
     branches: int = 30
     tries: int = 10
-    states: int = 3_000
+    states: int = 1_000
     packings: int = 1
     refills: int = 8
 
@@ -110,7 +111,7 @@ class BinCounts:
             counts, bound = self._counts(floor)
             if floor == 0.0:
                 best = replace(best, least=min(best.cost, max(best.least, bound)))
-            if counts is None or bound >= best.cost * (1.0 - CLOSE):
+            if counts is None or bound >= best.cost * (1.0 - CLOSE) or not self.work.packings:
                 return best
             if last is not None and np.array_equal(counts, last[0]) and bound <= last[1]:
                 return best
@@ -177,7 +178,7 @@ class BinCounts:
     def _counts(self, floor: float) -> tuple[Floats | None, float]:
         """The cheapest numbers of bins (G) that every row admits and that cost `floor` at least, and the least cost."""
         program, bins, groups = LinearProgram(), self.bins, self.groups
-        used = program.columns(bins.charge, self.usable)
+        used = program.columns(bins.charge, self.usable if floor else self._undominated())
         surplus = program.columns(np.ones(1))
         rows = program.rows(np.zeros(len(self.held)), np.full(len(self.held), INFINITY))
         program.matrix(rows, used, np.array(self.held).T)
@@ -212,6 +213,17 @@ class BinCounts:
         counts = np.rint(solution.values[used])
         counts[groups.types :] = groups.available[groups.types :]
         return counts, solution.bound
+
+    def _undominated(self) -> Floats:
+        """Return G, how many bins of each group there may be: none of those that another replaces in every row."""
+        types, usable = self.groups.types, self.usable.copy()
+        rows = np.concatenate([np.array(self.held), self.rooms, self.surplus[None]])[:, :types].T
+        some = np.flatnonzero(usable[:types])
+        order = some[np.lexsort((-rows[some].sum(axis=1), self.bins.charge[some]))]
+        price = self.bins.charge[order]
+        kept = order[undominated(rows[order], self.bins.allowed[order], self.groups.takes[order], price, price)]
+        usable[np.setdiff1d(some, kept)] = 0.0
+        return usable
 
     def _refill(
         self, counts: Floats, units: Floats, group: Ints, dear: Floats
@@ -257,7 +269,7 @@ class BinCounts:
         self._choose_end_states(program, cover)
         available = program.rows(np.full(len(counts), -INFINITY), counts)
         program.entries(available[group], used, 1.0)
-        solution = program.solve()
+        solution = program.solve(presolve=False)
         return solution.objective, np.maximum(solution.duals[cover], 0.0), np.maximum(-solution.duals[available], 0.0)
 
     def _pack(self, counts: Floats, dear: Floats) -> tuple[Packing, float] | None:

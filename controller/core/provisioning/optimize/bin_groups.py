@@ -72,7 +72,7 @@ def find_bins(
     useful = useful if among is None else np.intersect1d(useful, among)
     order = useful[np.lexsort((-capacity[useful].sum(axis=1), problem.price[useful]))]
     types = order[
-        _undominated(capacity[order], problem.allowed[order], takes[order], problem.price[order], least[order])
+        undominated(capacity[order], problem.allowed[order], takes[order], problem.price[order], least[order])
     ]
     equal: dict[bytes, list[int]] = defaultdict(list)
     for row in np.flatnonzero(problem.open_to.any(axis=1)).tolist():
@@ -89,7 +89,7 @@ def find_bins(
     )
 
 
-def _undominated(capacity: Floats, allowed: Bools, takes: Floats, price: Floats, least: Floats) -> Ints:
+def undominated(capacity: Floats, allowed: Bools, takes: Floats, price: Floats, least: Floats) -> Ints:
     """Return the bin types, given in order of price, that no earlier one replaces:
     as large, as open, no more of any limit.
 

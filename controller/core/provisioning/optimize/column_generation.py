@@ -22,19 +22,17 @@ import numpy as np
 from controller.core.provisioning.optimize.bin_counts import CLOSE, BinCounts, Work
 from controller.core.provisioning.optimize.bin_groups import (
     BinGroups,
-    cover_by_patterns,
     find_bins,
     first_worth,
-    keep_within_limits,
     of_equal_the_cheapest,
-    use_existing_once,
     within_limits,
 )
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
-from controller.core.provisioning.optimize.linear_program import LinearProgram
+from controller.core.provisioning.optimize.pair_repacking import PairRepacking
+from controller.core.provisioning.optimize.pattern_dive import Rest, dive
 from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
 from controller.core.provisioning.optimize.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -46,10 +44,10 @@ TOLERANCE = 1e-3
 """Part of a bin's price that a pattern has to gain; the bound is as much too low."""
 FEW = 2
 """Fewer new patterns from greedy filling end it."""
+DIVES = ((), (1,), (0, 1))
+"""Dives: see `pattern_dive`."""
 MOST_STARTS = 2_000
 """The most end states in a search."""
-NEAR = 0.1
-"""Part of the bound by which a packing that the first search looks for may exceed it."""
 
 
 COUNTING = Work()
@@ -72,7 +70,7 @@ class Effort:
 
     rounds: tuple[int, int] = (10, 6)
     items: int = 16
-    priced: int = 600
+    priced: int = 300
     patterns: int = 1_500
     searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
     counting: Work = COUNTING
@@ -152,6 +150,8 @@ class ColumnGeneration:
             np.concatenate([of_types.free, none]),
             by_load.column,
         )
+        lefts, dear = np.array([limit.left for limit in problem.limits]), 10.0 * max(1.0, most)
+        self.everything = Rest(self.groups, wholes, self.groups.available, lefts, self._cost, dear)
         self.units: Floats = np.zeros((0, len(problem.counts)))
         self.group: Ints = np.zeros(0, dtype=np.int64)
         self._known: set[bytes] = set()
@@ -162,13 +162,13 @@ class ColumnGeneration:
     def searched(self) -> Searched:
         """Return the best bound and packing that patterns give."""
         self._generate()
-        best = Searched(self.duals.least, self.most, None)
-        if not self.few:
-            best = self._of_patterns_at_hand(best)
+        best = self._dived(Searched(self.duals.least, self.most, None))
+        if best.optimal:
+            return best
         starts = _product(self.wholes) if self.few and self.duals.worth.any() else None
         if starts is None:
             return best
-        near = min(self.most, (1.0 + NEAR) * self.duals.least)
+        near = best.cost
         for states, pairs in self.effort.searches:
             result = self._searched(starts, best, near, states, pairs)
             if result.packing is not None and not within_limits(self.problem, result.packing):
@@ -183,7 +183,8 @@ class ColumnGeneration:
         """Return the best bound and packing that numbers of bins give, where `best` is what is known."""
         if not self.duals.worth.any():
             return best
-        counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, self.effort.counting)
+        work = self.effort.counting if self.few else replace(self.effort.counting, packings=0)
+        counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, work)
         worths = [*self.history[-2:], self.duals.worth]
         gap = best.cost - self.duals.least
         counted = counts.solved(worths, self.duals.charge - gap, self.units, self.group, best.cost, best.least)
@@ -239,41 +240,23 @@ class ColumnGeneration:
     def _relaxed(self) -> tuple[float, Floats, Floats, Floats]:
         """Return the linear program's optimum ($/hour), the worth of units (D), the charge for bins (G), and $/hour of
         each unit that they take of a limit, which the charge includes."""
-        program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
-        _, _, cover, available, limited = self._covering(program, self.units, self.group, dear)
-        solution = program.solve()
-        limit_prices = np.maximum(-solution.duals[limited], 0.0)
+        cover = self.everything.covered(self.units, self.group)
+        solution = cover.program.solve(presolve=False)
+        limit_prices = np.maximum(-solution.duals[cover.limited], 0.0)
         charge = self.bins.charge + self.groups.takes @ limit_prices
-        charge[self.types :] -= solution.duals[available]
-        return solution.objective, np.maximum(solution.duals[cover], 0.0), charge, limit_prices
+        charge[self.types :] -= solution.duals[cover.available]
+        return solution.objective, np.maximum(solution.duals[cover.cover], 0.0), charge, limit_prices
 
-    def _covering(
-        self, program: LinearProgram, units: Floats, group: Ints, dear: float
-    ) -> tuple[Ints, list[Ints], Ints, Ints, Ints]:
-        """Let bins with these patterns (units P x D, group P) cover an end state within limits.
-
-        dear: $/hour of a unit that is left out. Return the columns of patterns and, part by part, of end states; the
-        rows of item types, of existing nodes and of limits.
-        """
-        choices = list[Ints]()
-        used, cover = cover_by_patterns(program, units, self._cost(units, group), np.zeros(units.shape[1]), dear)
-        for states in self.wholes:
-            chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
-            program.matrix(cover, chosen, -states.astype(np.float64))
-            program.entries(np.repeat(one, len(states)), chosen, 1.0)
-            choices.append(chosen)
-        available = use_existing_once(program, self.groups, used, group, self.groups.available)
-        lefts = np.array([limit.left for limit in self.problem.limits])
-        limited = keep_within_limits(program, used, self.groups.takes[group], lefts)
-        return used, choices, cover, available, limited
-
-    def _of_patterns_at_hand(self, best: Searched) -> Searched:
-        """Return the better of `best` and what an integer program makes of the patterns at hand, within limits."""
-        most, branches = self.effort.chosen
-        reduced = self.duals.charge[self.group] + self._surplus(self.units, self.group) - self.units @ self.duals.worth
-        near = np.argsort(reduced, kind="stable")[:most]
-        near = near[reduced[near] < best.cost - self.duals.least]
-        return self._chosen(best, self.units[near], self.group[near], branches)
+    def _dived(self, best: Searched) -> Searched:
+        """Return the best of `best` and of packings that dives come to, repacked pair by pair."""
+        repacking = PairRepacking(self.problem, self.groups, self.bins)
+        for turns in DIVES:
+            packing = dive(self.everything, self.units, self.group, turns)
+            if packing is not None:
+                packing, cost = repacking.repacked(packing)
+                if cost < best.cost - TOLERANCE * NO_WORTH:
+                    best = replace(best, cost=cost, packing=packing)
+        return best
 
     def _of_listed_patterns(self, best: Searched) -> Searched:
         """Return the better of `best` and what an integer program makes of all patterns within the gap, and its bound.
@@ -295,13 +278,12 @@ class ColumnGeneration:
 
         missing: $/hour, the least reduced cost of a pattern that is not among them.
         """
-        program, dear = LinearProgram(), 10.0 * max(1.0, self.most)
-        used, choices, _, _, _ = self._covering(program, units, group, dear)
-        solution = program.solve_integers(branches)
+        cover = self.everything.covered(units, group)
+        solution = cover.program.solve_integers(branches)
         least = max(best.least, min(best.cost, solution.bound, self.duals.least + missing))
         if solution.values is None or solution.objective >= best.cost:
             return replace(best, least=least)
-        taken = np.repeat(np.arange(len(group)), np.rint(solution.values[used]).astype(np.int64))
+        taken = np.repeat(np.arange(len(group)), np.rint(solution.values[cover.used]).astype(np.int64))
         sets, rows = list[Ints](), list[int]()
         for place, numbers in enumerate(self.groups.numbers[self.types :]):
             own = taken[group[taken] == self.types + place]
@@ -310,8 +292,8 @@ class ColumnGeneration:
         new = taken[group[taken] < self.types]
         sets += list(units[new].astype(np.int64))
         takes = [*self.groups.takes[: len(rows)], *self.groups.takes[group[new]]]
-        start = sum(states[np.argmax(solution.values[own])] for states, own in zip(self.wholes, choices, strict=True))
-        packing, cost = self._packing(np.asarray(start), sets, rows, np.arange(len(self.problem.counts)), takes)
+        start = self.everything.chosen(cover, solution.values)
+        packing, cost = self._packing(start, sets, rows, np.arange(len(self.problem.counts)), takes)
         fine = cost < best.cost and within_limits(self.problem, packing)
         return Searched(min(least, cost), cost, packing) if fine else replace(best, least=least)
 

@@ -50,6 +50,10 @@ class Contenders:
         if not any(each.dominates(new) for each in self._kept):
             self._kept = [each for each in self._kept if not new.dominates(each)] + [new]
 
+    def kept(self) -> list[Packing]:
+        """Return the packings of which none is better than another in everything."""
+        return [each.packing for each in self._kept]
+
     def chosen(self) -> Packing:
         """Return, of those that leave the fewest units out and cost about as little as the cheapest,
         the fewest nodes."""

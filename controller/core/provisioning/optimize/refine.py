@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_groups import TOLERANCE, existing_first, find_bins, within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
@@ -20,6 +22,8 @@ from controller.core.provisioning.optimize.diving import Diving
 from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, few_states, pack_exactly
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
+from controller.core.provisioning.optimize.pair_repacking import PairRepacking
+from controller.core.provisioning.optimize.pricing import PricedBins
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import make_items
@@ -49,6 +53,8 @@ GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
+OF_SMALL = 0.3
+"""The part of its work that a small problem has: more is in vain."""
 SHARE_OF_BUDGET = 0.6
 """The part of the budget given out as work: the first plan takes time, too, and work only approximates time."""
 
@@ -79,8 +85,10 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     """
     best = first_packing(problem)
     # Where pods are left out, the first plan has chosen whom: the pods that have waited longest go first.
-    small, scarce = bool(problem.counts.sum() <= MOST_UNITS), bool(best.left.any())
-    if small and few_states(problem) and not scarce:
+    small = bool(problem.counts.sum() <= MOST_UNITS)
+    if small:
+        work = WorkBudget(OF_SMALL * work.allowed)
+    if small and few_states(problem) and not best.left.any():
         exact = pack_exactly(
             problem, find_bins(problem, best.cost(problem)).type_numbers, LoadPrices.flat(problem.price)
         )
@@ -91,12 +99,25 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
     best, finished = _build(problem, best, work, contenders)
+    if small and not best.left.any():
+        return min(
+            (_repacked(problem, each) for each in contenders.kept() if not each.left.any()),
+            key=lambda each: each.cost(problem),
+        )
     if not small and not finished and not best.left.any() and len(problem.counts) <= DIVING_ITEM_TYPES:
         best = Diving(problem, best, STRATEGIES, WorkBudget(DIVING * work.allowed)).run(contenders)
         finished = _good(best, problem)
-    if not work.over and (not finished or (small and not scarce and not _good(best, problem))):
+    if not work.over and not finished:
         Search(problem, best, STRATEGIES, work).run(contenders)
     return contenders.chosen()
+
+
+def _repacked(problem: BinPackingProblem, packing: Packing) -> Packing:
+    """Return a packing of few units, repacked pair by pair."""
+    groups = find_bins(problem, packing.cost(problem))
+    none = np.zeros(len(groups.price))
+    bins = PricedBins(groups.capacity, groups.allowed, groups.price, none, none, 0)
+    return PairRepacking(problem, groups, bins).repacked(packing)[0]
 
 
 def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget, contenders: Contenders) -> tuple[Packing, bool]:

@@ -129,10 +129,8 @@ class _Batch:
                 return SmallBatch(packed.least, self._written(problem, packed.packing, limits))
             self.most = min(self.most, packed.cost)
         found = self._searched(problem, ends, of_kind, limits)
-        if found is None or not found.optimal:
-            known = [each for each in (found, self._bound()) if each is not None]
-            least = max([packed.least, *(each.least for each in known)])
-            found = replace(known[0] if known else SmallBatch(least), least=least)
+        found = found or self._bound() or SmallBatch(0.0)
+        found = replace(found, least=max(packed.least, found.least))
         if found.packer is None and packed.packing.bins:
             # Nothing cheaper was found.
             found = replace(found, packer=self._written(problem, packed.packing, limits))
@@ -181,8 +179,7 @@ class _Batch:
         found = self._batch(problem, generation.searched(), limits)
         if found.optimal:
             return found
-        searched = found.searched and generation.few
-        return replace(found, searched=searched, more=partial(self._counted, generation, limits, found.least))
+        return replace(found, more=partial(self._counted, generation, limits, found.least))
 
     def _counted(self, generation: ColumnGeneration, limits: Limits, least: float, most: float) -> SmallBatch:
         """Return what numbers of bins prove and find."""

@@ -179,8 +179,9 @@ class Assembler:
         extra = np.zeros(0) if surplus is None else surplus[positions]
         key = (pool, positions.tobytes(), extra.tobytes())
         if key not in self._offerings:
-            offerings = self.catalog.table.cheapest_first(pool).offerings
-            chosen = [offerings[position] for position in positions.tolist()]
+            table, offered = self.catalog.table, self.catalog.table.cheapest_first(pool)
+            named = zip(offered.option_ids[positions].tolist(), offered.offering_keys[positions].tolist(), strict=True)
+            chosen = [table.offering(option, offering_key) for option, offering_key in named]
             for place in np.flatnonzero(extra).tolist():
                 chosen[place] = replace(chosen[place], surplus=float(extra[place]))
             first, *others = chosen

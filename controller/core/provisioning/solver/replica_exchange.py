@@ -16,7 +16,6 @@ from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_groups import within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, Part
 from controller.core.provisioning.optimize.build import Packing
-from controller.core.provisioning.optimize.exact_packing import MOST_UNITS
 from controller.core.provisioning.optimize.refine import cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer
@@ -33,8 +32,6 @@ ATTEMPTS = ((1.0, False), (1.0, True), (0.7, False), (0.4, False))
 come on top; and whether homes that cost about the same get equal parts, or as few of them as possible any."""
 WORK = (0.3, 0.1, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
-OF_SMALL = 0.3
-"""The part of it for a small batch, of which more is in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,7 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
             continue
         tried.add(counts)
         problem, originals = _problem(apart, homes, divisions.values())
-        seconds = (OF_SMALL if problem.counts.sum() <= MOST_UNITS else 1.0) * funds.seconds
-        packing = cheapest(problem, WorkBudget(work * seconds))
+        packing = cheapest(problem, WorkBudget(work * funds.seconds))
         if not packing.left.any() and packing.cost(problem) <= funds.most and within_limits(problem, packing):
             return _written(apart, problem, originals, limits, packing)
     return None

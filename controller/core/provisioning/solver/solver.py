@@ -38,8 +38,6 @@ MOST_IN_TURN = 500
 """Pods of a batch up to which plans are made in turn, too: each takes longer than a first plan."""
 SAME = 1e-9
 """Two costs are equal up to this part of them."""
-OF_SMALL, AFTER_SEARCH = 0.3, 0.1
-"""Parts of the budget that refinement of a small batch has, and where whole packings were searched through."""
 
 
 def solve(
@@ -148,9 +146,8 @@ class Solver:
         if small is not None:
             least = small.least
             plan = self._tried(rounds, plan, small.packer)
-            budget *= AFTER_SEARCH if small.searched else OF_SMALL
-        proven = least is not None and Proof(self._cost(plan), least).optimal
-        if not proven and not (scarce and small is None):
+        searched = small is not None and (small.searched or Proof(self._cost(plan), small.least).optimal)
+        if not searched and not (scarce and small is None):
             # A small batch may be packed with other domains: refinement tries those of the first plan. Where limits
             # leave pods out, it is settled by now which.
             best, rounds.packer = rounds.packer, first

@@ -99,16 +99,17 @@ def whole_states(
 ) -> list[Ints] | None:
     """Return the end states in which every rule holds, part by part: kinds that share a rule are a part.
 
-    None: too many.
+    None: too many, or a part has none.
 
-    of_kind, counts: the items of each kind, and its units. most: D, units of each item. Each part is S x D units.
+    of_kind, counts: the items of each kind, and its units. most: D, units of each item. Each part is S x D units; what
+    has one state only is in every state of the first part.
     """
     parts: list[set[int]] = [{number} for number in range(len(of_kind))]
     for group in ends.groups if ends is not None else ():
         tied = {number for number, items in enumerate(of_kind) if (group.matches[items] + group.obeys[items]).any()}
         joined = [part for part in parts if part & tied]
         parts = [part for part in parts if not part & tied] + ([set().union(*joined)] if joined else [])
-    wholes = []
+    wholes, always = list[Ints](), np.zeros((1, len(most)), dtype=np.int64)
     for part in parts:
         states = np.zeros((1, len(most)), dtype=np.int64)
         for number in sorted(part):
@@ -118,10 +119,14 @@ def whole_states(
             own = np.zeros((len(ways), len(most)), dtype=np.int64)
             own[:, of_kind[number]] = ways
             states = (states[:, None, :] + own[None]).reshape(-1, len(most))
-        wholes.append(states if ends is None else states[ends.hold(states)])
-        if not len(wholes[-1]):
+        states = states if ends is None else states[ends.hold(states)]
+        if not len(states):
             return None
-    return wholes
+        if len(states) == 1:
+            always = always + states
+        else:
+            wholes.append(states)
+    return [wholes[0] + always, *wholes[1:]] if wholes else [always]
 
 
 def _ways(count: int, most: Floats) -> Ints:

@@ -1,0 +1,108 @@
+"""Cover an end state by patterns: the linear program, and dives through it to a whole packing.
+
+A dive packs what the program uses whole, else the pattern that it uses most, and solves the program again for what is
+left, with the same patterns. Other dives take the second most used at one step or other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.provisioning.optimize.bin_groups import (
+    BinGroups,
+    cover_by_patterns,
+    keep_within_limits,
+    use_existing_once,
+)
+from controller.core.provisioning.optimize.build import Bin, Packing
+from controller.core.provisioning.optimize.linear_program import LinearProgram
+from controller.core.provisioning.resource_space import Floats, Ints
+
+WHOLE = 1e-6
+"""What a number may lack of a whole one, as the linear program is solved in floating point."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternCover:
+    """The program over P patterns. used: the columns of patterns. choices: part by part, those of its end states.
+
+    cover, available, limited: the rows of item types, of existing nodes and of limits.
+    """
+
+    program: LinearProgram
+    used: Ints
+    choices: list[Ints]
+    cover: Ints
+    available: Ints
+    limited: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is to be packed: one end state of each part (`wholes`, S x D units each), into bins of these groups.
+
+    available: G, bins left of each. limits: L, what is left of each. cost: of patterns (P x D, P groups), $/hour.
+    dear: $/hour of a unit that is left out.
+    """
+
+    groups: BinGroups
+    wholes: Sequence[Ints]
+    available: Floats
+    limits: Floats
+    cost: Callable[[Floats, Ints], Floats]
+    dear: float
+
+    def covered(self, units: Floats, group: Ints) -> PatternCover:
+        """Let bins with these patterns (units P x D, group P) cover an end state within limits."""
+        program, choices = LinearProgram(), list[Ints]()
+        used, cover = cover_by_patterns(program, units, self.cost(units, group), np.zeros(units.shape[1]), self.dear)
+        for states in self.wholes:
+            chosen, one = program.columns(np.zeros(len(states))), program.rows(np.ones(1), np.ones(1))
+            program.matrix(cover, chosen, -states.astype(np.float64))
+            program.entries(np.repeat(one, len(states)), chosen, 1.0)
+            choices.append(chosen)
+        available = use_existing_once(program, self.groups, used, group, self.available)
+        limited = keep_within_limits(program, used, self.groups.takes[group], self.limits)
+        return PatternCover(program, used, choices, cover, available, limited)
+
+    def chosen(self, cover: PatternCover, values: Floats) -> Ints:
+        """Return the units (D) of the end states that a solution uses most, one of each part."""
+        states = (each[np.argmax(values[own])] for each, own in zip(self.wholes, cover.choices, strict=True))
+        return np.asarray(sum(states))
+
+
+def dive(rest: Rest, units: Floats, group: Ints, turns: Sequence[int]) -> Packing | None:
+    """Return a whole packing of patterns at hand (units P x D, group P); None where they do not come to one.
+
+    turns: step by step, 0 for the pattern that is used most, 1 for the one after it; 0 after the last of them.
+    """
+    cover = rest.covered(units, group)
+    left = rest.chosen(cover, cover.program.solve(presolve=False).values).astype(np.float64)
+    available, limits, rows = rest.available.copy(), rest.limits.copy(), [list(rows) for rows in rest.groups.numbers]
+    bins, step = list[Bin](), 0
+    while left.any():
+        takes = rest.groups.takes[group]
+        units = np.minimum(units, left)
+        usable = units.any(axis=1) & (available[group] >= 1) & ((takes <= limits) | (takes <= 0)).all(axis=1)
+        units, group = units[usable], group[usable]
+        if not len(group):
+            return None
+        now = Rest(rest.groups, [left[None].astype(np.int64)], available, limits, rest.cost, rest.dear)
+        cover = now.covered(units, group)
+        used = cover.program.solve(presolve=False).values[cover.used]
+        whole = np.flatnonzero(used >= 1.0 - WHOLE)
+        if not len(whole):
+            order = np.argsort(-used, kind="stable")
+            turn = turns[step] if step < len(turns) and len(order) > turns[step] else 0
+            whole, step = order[turn : turn + 1], step + 1
+        for place in np.repeat(whole, np.maximum(1, np.floor(used[whole] + WHOLE)).astype(np.int64)).tolist():
+            taken, number = np.minimum(units[place], left), int(group[place])
+            if taken.any():
+                existing = number >= rest.groups.types
+                bins.append(Bin(existing, rows[number].pop() if existing else rows[number][0], taken))
+                left, available[number] = left - taken, available[number] - 1
+                limits = limits - rest.groups.takes[number]
+    return Packing(bins, left)
