@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from bench.small import SIZES, posed
 from controller.core.provisioning import SchedulingProblem, SolveOptions
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.optimize.bin_counts import Work
-from controller.core.provisioning.optimize.column_generation import Effort
+from controller.core.provisioning.optimize.patterns.bin_counts import Work
+from controller.core.provisioning.optimize.patterns.column_generation import Effort
 from controller.core.provisioning.plan import Proof, SchedulingPlan
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver, solve
@@ -47,7 +47,6 @@ PATIENT = Effort(
     patterns=6_000,
     searches=((2_000, 50_000), (20_000, 400_000), (60_000, 2_000_000)),
     counting=Work(rows=30, columns=2_000, branches=200, tries=200, states=20_000, packings=10, refills=15),
-    chosen=(400, 100),
     listed=(5_000, 100, 40_000),
     thorough=True,
     near=0.0,

@@ -17,7 +17,7 @@ from controller.core.provisioning.optimize.bin_groups import TOLERANCE, BinGroup
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK
-from controller.core.provisioning.optimize.pricing import PricedBins
+from controller.core.provisioning.optimize.patterns.pricing import PricedBins
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
 MOST_WAYS = 1_000
@@ -54,22 +54,23 @@ class PairRepacking:
     def repacked(self, packing: Packing) -> tuple[Packing, float]:
         """Return the packing without a pair that could be cheaper, and its cost ($/hour)."""
         placed = [self._cheapest(one) for one in (*packing.bins, *self._empty(packing))]
-        seen: set[tuple[object, ...]] = set()
-        before = np.inf
-        while _total(placed) < before - TOLERANCE and len(seen) < MOST_PAIRS:
+        # Of pairs with the same units (and existing node), the least that one was found to cost.
+        least: dict[tuple[object, ...], float] = {}
+        before, looked = np.inf, 0
+        while _total(placed) < before - TOLERANCE and looked < MOST_PAIRS:
             before = _total(placed)
             for pair in combinations(range(len(placed)), 2):
                 first, second = sorted(pair, key=lambda place: placed[place][0].existing)
                 one, other = placed[first][0], placed[second][0]
                 now = placed[first][1] + placed[second][1]
                 key = (other.existing and other.number, (one.units + other.units).tobytes())
-                if one.existing or now <= 0.0 or key in seen or len(seen) >= MOST_PAIRS:
+                if one.existing or now <= least.get(key, 0.0) + TOLERANCE or looked >= MOST_PAIRS:
                     continue
-                seen.add(key)
                 left = self.left - self._taken([placed[place][0] for place in range(len(placed)) if place not in pair])
                 better = self._better(one, other, now, left)
                 if better is not None:
                     placed[first], placed[second] = better
+                looked, least[key] = looked + 1, placed[first][1] + placed[second][1]
         return Packing([one for one, _ in placed if one.units.any()], packing.left), _total(placed)
 
     def _empty(self, packing: Packing) -> list[Bin]:

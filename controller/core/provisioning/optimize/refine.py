@@ -23,7 +23,7 @@ from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, few_
 from controller.core.provisioning.optimize.fill import FillStrategy
 from controller.core.provisioning.optimize.local_search import Search
 from controller.core.provisioning.optimize.pair_repacking import PairRepacking
-from controller.core.provisioning.optimize.pricing import PricedBins
+from controller.core.provisioning.optimize.patterns.pricing import PricedBins
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import make_items

@@ -25,9 +25,9 @@ from controller.core.provisioning.optimize.bin_groups import TOLERANCE, existing
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
 from controller.core.provisioning.optimize.bin_types import LoadPrices, load_prices
 from controller.core.provisioning.optimize.build import Packing
-from controller.core.provisioning.optimize.column_generation import ColumnGeneration, Effort, Searched
 from controller.core.provisioning.optimize.covering import Covering, cover
 from controller.core.provisioning.optimize.exact_packing import MOST_UNITS, Admissible, few_states, pack_exactly
+from controller.core.provisioning.optimize.patterns.column_generation import ColumnGeneration, Effort, Searched
 from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer

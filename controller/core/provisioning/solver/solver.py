@@ -8,7 +8,7 @@ from functools import partial
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
-from controller.core.provisioning.optimize.column_generation import USUAL, Effort
+from controller.core.provisioning.optimize.patterns.column_generation import USUAL, Effort
 from controller.core.provisioning.optimize.refine import refine
 from controller.core.provisioning.optimize.small_batches import SmallBatch, pack_small_batch
 from controller.core.provisioning.packing.packer import Packer, weight_premiums

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
+from controller.core.provisioning.optimize.patterns.pattern_search import Patterns, PatternSearch
 
 
 def free_of_charge(count: int) -> Patterns:

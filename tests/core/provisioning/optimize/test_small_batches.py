@@ -14,9 +14,9 @@ from controller.core.api.pod import Pod, Toleration
 from controller.core.cloud import CpuCredits, InstanceType, Offering
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.optimize import small_batches
-from controller.core.provisioning.optimize.bin_counts import Work
-from controller.core.provisioning.optimize.column_generation import USUAL
 from controller.core.provisioning.optimize.exact_packing import few_states
+from controller.core.provisioning.optimize.patterns.bin_counts import Work
+from controller.core.provisioning.optimize.patterns.column_generation import USUAL
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.compiled_problem import compile_problem
 from controller.core.provisioning.solver.solver import Solver

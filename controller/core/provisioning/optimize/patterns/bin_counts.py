@@ -23,7 +23,7 @@ from controller.core.provisioning.optimize.bin_packing_problem import BinPacking
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK
 from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram
-from controller.core.provisioning.optimize.pricing import NO_WORTH, PricedBins, Question, price
+from controller.core.provisioning.optimize.patterns.pricing import NO_WORTH, PricedBins, Question, price
 from controller.core.provisioning.resource_space import Floats, Ints
 
 CLOSE = 1e-7

@@ -5,11 +5,11 @@ that these are part of the bound. Patterns come from greedy filling by its duals
 (`pricing`), which also bounds what patterns that were not found could gain: the duals are scaled down until no pattern
 is worth more than its bin costs. By weak duality what they are worth is a lower bound, whether or not all is found.
 
-A packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and
-the bound. The others are searched through (`pattern_search`), first quickly for a good packing, then thoroughly. Where
-there are too many item types for that, or the best is beyond Provisioners' limits, an integer program chooses among the
-patterns at hand. What that does not prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the
-program's has not.
+Packings come from dives through the program (`pattern_dive`), whose bins are repacked two by two (`pair_repacking`). A
+packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and the
+bound. Where there are few item types the others are searched through (`pattern_search`), first quickly, then
+thoroughly; where the best is beyond Provisioners' limits, an integer program chooses among them. What that does not
+prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the program's has not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.core.provisioning.optimize.bin_counts import CLOSE, BinCounts, Work
 from controller.core.provisioning.optimize.bin_groups import (
     BinGroups,
     find_bins,
@@ -32,9 +31,10 @@ from controller.core.provisioning.optimize.bin_types import LoadPrices
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.pair_repacking import PairRepacking
-from controller.core.provisioning.optimize.pattern_dive import Rest, dive
-from controller.core.provisioning.optimize.pattern_search import Patterns, PatternSearch
-from controller.core.provisioning.optimize.pricing import NO_WORTH, Priced, PricedBins, Question, price
+from controller.core.provisioning.optimize.patterns.bin_counts import CLOSE, BinCounts, Work
+from controller.core.provisioning.optimize.patterns.pattern_dive import Rest, dive
+from controller.core.provisioning.optimize.patterns.pattern_search import Patterns, PatternSearch
+from controller.core.provisioning.optimize.patterns.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Floats, Ints
 
@@ -62,10 +62,9 @@ class Effort:
     that finds patterns. patterns: the most in a search. searches: for each, the states of the branch and bound that
     lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins.
 
-    chosen: of an integer program among the patterns at hand, how many these are, and its branches. listed: the same of
-    one among all patterns within the gap, and the states of the branch and bound that lists them. thorough: that one is
-    solved of every problem that is not proven, and not only where limits forbid the cheapest packing. near: part of the
-    bound within which a plan's cost is near enough to it.
+    listed: of an integer program among all patterns within the gap, how many these are, its branches, and the states of
+    the branch and bound that lists them. thorough: it is solved of every problem that is not proven, and not only where
+    limits forbid the cheapest packing. near: part of the bound within which a plan's cost is near enough to it.
     """
 
     rounds: tuple[int, int] = (10, 6)
@@ -74,7 +73,6 @@ class Effort:
     patterns: int = 1_500
     searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
     counting: Work = COUNTING
-    chosen: tuple[int, int] = (150, 20)
     listed: tuple[int, int, int] = (600, 50, 4_000)
     thorough: bool = False
     near: float = 1e-3

@@ -1,0 +1,1 @@
+"""Column generation over what single bins hold, for small batches: bounds, dives, searches, numbers of bins."""
