@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.cli.inputs.files import LocatedObject
-from controller.core.api.document import Document, mapping, objects, text
+from controller.core.api.document import Document, items, mapping, objects, text
 from controller.core.api.parse import parse_pod
 from controller.core.api.strict import Report, kind_of
 
@@ -19,6 +19,8 @@ SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 WORKLOADS = (*SCALED, "Job", "CronJob", "Pod")
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 """kube-scheduler's condition on a pod without a feasible node."""
+MOST_PODS = 150_000
+"""Pods of a cluster, as far as Kubernetes supports: https://kubernetes.io/docs/setup/best-practices/cluster-large/"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ def expand(located: Iterable[LocatedObject], overrides: ReplicaOverrides, report
             pods.append(_waiting(each.document, each.in_words, report))
         elif each.kind in WORKLOADS:
             template, count, path = _template(each, targets, overrides, scaled, report)
+            if count > MOST_PODS:
+                report.add(each.in_words, f"has {count:,} pods", f"a cluster has {MOST_PODS:,} at most: write fewer")
+                continue
             made = list(_replicas(each, template, path, count, report))
             pods.extend(made)
             if each.kind == "StatefulSet":
@@ -151,7 +156,7 @@ def _status(each: LocatedObject, pod: Document, number: int) -> dict[str, Any]:
         templates = objects(mapping(each.document.get("spec")).get("volumeClaimTemplates"))
         names = [text(mapping(one.get("metadata")).get("name")) for one in templates]
         own = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{each.name}-{number}"}} for name in names]
-        spec["volumes"] = [*(spec.get("volumes") or ()), *own]
+        spec["volumes"] = [*items(spec.get("volumes")), *own]
     return {"spec": spec, "status": {"phase": "Pending", "conditions": [UNSCHEDULABLE]}}
 
 

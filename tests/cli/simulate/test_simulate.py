@@ -114,6 +114,13 @@ def test_workloads_are_expanded_as_their_controllers_do(
     assert answer(run("simulate", file, "-o", "json"))["summary"]["pods"] == pods
 
 
+def test_more_replicas_than_a_cluster_can_have_are_a_typing_error(run: Run, write: Write) -> None:
+    files = write(TEMPLATE, provisioner("default", M5), deployment(replicas=200_000_000))
+    result = run("simulate", files)
+    assert result.exit_code == 2
+    assert "Deployment web: has 200,000,000 pods; a cluster has 150,000 at most: write fewer" in result.stderr
+
+
 def test_cron_job_counts_as_the_pods_of_one_run(run: Run, write: Write) -> None:
     job = {"parallelism": 2, "template": {"spec": {"containers": [container()]}}}
     cron = {"kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": job}}}
