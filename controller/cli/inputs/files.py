@@ -97,10 +97,15 @@ def _decoded(text: str) -> Iterator[Any]:
             return
         except UnreadableJsonError:
             pass  # YAML may begin so, too
-    depth = 0
+    around: list[str | None] = []
     for event in yaml.parse(text, _LOADER):  # libyaml composes by recursion, and would overflow the stack
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
+        if isinstance(event, yaml.CollectionStartEvent):
+            around.append(event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            around.pop()
+        elif isinstance(event, yaml.AliasEvent) and event.anchor in around:
+            raise ValueError(f"alias {event.anchor} stands for what it is part of")
+        if len(around) > MOST_DEPTH:
             raise ValueError(f"nested more than {MOST_DEPTH} deep")
     yield from yaml.load_all(text, _LOADER)
 

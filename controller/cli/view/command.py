@@ -61,7 +61,7 @@ def view(form: str, selector: str, sort: str, reverse: bool, once: bool, interva
     elif form == "table":
         shown.print(Page(current, screen))
     else:
-        output.structured(document(current, sort), form)
+        output.structured(document(current, sort, reverse=reverse), form)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def ordered(view: View, by: str, *, reverse: bool = False) -> tuple[NodeFacts, .
     return tuple(reversed(nodes)) if reverse else tuple(nodes)
 
 
-def document(view: View, by: str = "price") -> dict[str, Any]:
+def document(view: View, by: str = "price", *, reverse: bool = False) -> dict[str, Any]:
     kinds = Counter(node.capacity_type for node in view.nodes)
     return {
         "summary": {
@@ -150,7 +150,7 @@ def document(view: View, by: str = "price") -> dict[str, Any]:
             "nodesOfUnknownPrice": view.unpriced,
             "use": {name: round(view.use(name), 4) for name in view.resources},
         },
-        "nodes": [node_document(view, node) for node in ordered(view, by)],
+        "nodes": [node_document(view, node) for node in ordered(view, by, reverse=reverse)],
         "waiting": [{"workload": w.workload, "pods": w.pods, "reason": w.reason} for w in view.waiting],
         "costs": None if view.costs is None else costs_report.document(view.costs),
         "limits": [each.document() for each in view.limits],

@@ -77,10 +77,11 @@ def test_every_problem_of_every_file_is_shown_at_once_with_its_place(run: Run, w
         (b"[" * 100_000, "nested more than 64 deep"),
         (b"kind: " + b"[" * 1000, "nested more than 64 deep"),
         (b'{"a":' * 3000 + b"1" + b"}" * 3000, "nested more than 64 deep"),
+        (b"kind: &a [*a]", "alias a stands for what it is part of"),
         (b"kind: Pod\nat: 2026-13-45T00:00:00Z", "month must be in 1..12"),
         (gzip.compress(b"kind: Pod")[:14] + b"\xff" * 20, "is not text: "),
     ],
-    ids=["lists", "lists in an object", "objects", "a date that is none", "damaged gzip"],
+    ids=["lists", "lists in an object", "objects", "itself", "a date that is none", "damaged gzip"],
 )
 def test_a_damaged_file_is_a_problem_like_others(run: Run, tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "file.yaml"

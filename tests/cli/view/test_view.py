@@ -76,7 +76,10 @@ def test_selector_is_kubernetes_own(run: Run, kubeconfig: str) -> None:
 
 def test_export_for_spreadsheets_has_a_line_a_node(run: Run, kubeconfig: str) -> None:
     text = run("view", "--kubeconfig", kubeconfig, "-o", "csv", "--sort", "name", "--reverse").stdout
-    assert [row["name"] for row in csv.DictReader(io.StringIO(text))] == sorted([OURS, GROUP, FARGATE], reverse=True)
+    down = sorted([OURS, GROUP, FARGATE], reverse=True)
+    assert [row["name"] for row in csv.DictReader(io.StringIO(text))] == down
+    listed = answer(run("view", "--kubeconfig", kubeconfig, "-o", "json", "--sort", "name", "--reverse"))["nodes"]
+    assert [node["name"] for node in listed] == down
 
 
 def test_decisions_on_record_are_shown(run: Run, kubeconfig: str) -> None:
