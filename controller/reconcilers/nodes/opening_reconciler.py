@@ -99,6 +99,7 @@ class OpeningReconciler(ContextReconciler):
         self._renewal_at = now + RENEWAL_SECONDS
         kept, lacking, outdated = dict[str, Nomination](), list[tuple[Pod, str]](), list[tuple[Pod, None]]()
         waiting = pending({uid: each.pod for uid, each in self._nominated.items()}, snapshot.pods)
+        staying = {name for name, node in snapshot.nodes.items() if not node.leaving}
         for uid, pod, node in waiting:
             each = self._nominated[uid]
             stands, seconds = pod.nominated_node_name == node, now - each.since
@@ -106,7 +107,7 @@ class OpeningReconciler(ContextReconciler):
                 continue
             if seconds >= KEPT_SECONDS:
                 outdated.append((pod, None))
-            elif not stands and seconds < NOMINATED_SECONDS and each.times < _most(pod) and node in snapshot.nodes:
+            elif not stands and seconds < NOMINATED_SECONDS and each.times < _most(pod) and node in staying:
                 lacking.append((pod, node))
                 each = replace(each, times=each.times + 1)
             kept[uid] = each

@@ -183,6 +183,24 @@ def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world:
     assert nomination(world, "b") == names[1]
 
 
+def test_no_pod_is_nominated_again_to_a_node_that_is_being_deleted(world: World) -> None:
+    names = two_nodes(world)
+    for number, pod in ((1, "a"), (2, "b")):
+        expect(world, pod, number)
+    for name in names:
+        world.come_up(name)
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(world.caught_up())
+    world.kube.delete(NODES, names[0])
+    world.until(lambda snapshot: snapshot.nodes[names[0]].leaving)
+    for pod in ("a", "b"):
+        cleared = {"status": {"nominatedNodeName": None}}
+        world.kube.patch(PODS, pod, cleared, namespace="default", subresource="status")
+    world.clock.ahead_seconds += RENEWAL_SECONDS
+    loop.reconcile(world.caught_up())
+    assert (nomination(world, "a"), nomination(world, "b")) == ("", names[1])
+
+
 def test_nominations_that_kube_scheduler_neither_follows_nor_clears_are_taken_back(world: World) -> None:
     """It would leave the room to these pods for ever. Those of others, and of pods that are bound, are left alone."""
     names = two_nodes(world)
