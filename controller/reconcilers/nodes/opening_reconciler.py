@@ -73,10 +73,10 @@ class OpeningReconciler(ContextReconciler):
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         for nodes in in_turn(due, expected, MOST_AT_ONCE):
-            self._attempt(partial(self._nominate_first, nodes, expected, snapshot, now))
+            self._attempt(partial(self._nominate_first, nodes, expected, snapshot))
             list(self._executor.map(self._open, nodes))
         if now >= self._renewal_at:
-            self._attempt(partial(self._nominate, snapshot, now))
+            self._attempt(partial(self._renew, snapshot, now))
         renewal_at = self._renewal_at if self._nominated else inf
         return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
 
@@ -84,24 +84,30 @@ class OpeningReconciler(ContextReconciler):
         """Nominate pods. Whatever is wrong with that, it is logged, and keeps no node closed."""
         self._attempts.attempt("pods", nominate, WORDS.begins, Exception)
 
-    def _nominate_first(
-        self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot, now: float
-    ) -> None:
-        """Nominate the pods that are expected on nodes that are about to be opened."""
-        in_order = by_turns(expected_on(nodes, expected), snapshot)
-        self._nominated |= {uid: Nomination(pod, now) for uid, pod in in_order.items()}
-        self._nominate(snapshot, now)
+    def _nominate_first(self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> None:
+        """Nominate the pods that are expected on nodes that are about to be opened, unless that was done before."""
+        now, names = self._clock.monotonic(), {node.name for node in nodes}
+        done = {uid for uid, each in self._nominated.items() if each.pod.node in names}
+        pods = {uid: pod for uid, pod in expected_on(nodes, expected).items() if uid not in done}
+        first = {uid: Nomination(pod, now) for uid, pod in by_turns(pods, snapshot).items()}
+        self._nominated |= self._kept_up(first, snapshot, now)
+        self._renewal_at = self._clock.monotonic() + RENEWAL_SECONDS
 
-    def _nominate(self, snapshot: Snapshot, now: float) -> None:
-        """Nominate the pods that are pending and not nominated to their node; in the end take nominations back."""
-        if not self._nominated:
-            return
-        self._renewal_at = now + RENEWAL_SECONDS
+    def _renew(self, snapshot: Snapshot, now: float) -> None:
+        if self._nominated:
+            self._renewal_at = now + RENEWAL_SECONDS
+            self._nominated = self._kept_up(self._nominated, snapshot, now)
+
+    def _kept_up(self, nominations: Mapping[str, Nomination], snapshot: Snapshot, now: float) -> dict[str, Nomination]:
+        """Nominate the pods that are pending and not nominated to their node; in the end take nominations back.
+
+        Return the nominations that are still to be looked at.
+        """
         kept, lacking, outdated = dict[str, Nomination](), list[tuple[Pod, str]](), list[tuple[Pod, None]]()
-        waiting = pending({uid: each.pod for uid, each in self._nominated.items()}, snapshot.pods)
+        waiting = pending({uid: each.pod for uid, each in nominations.items()}, snapshot.pods)
         staying = {name for name, node in snapshot.nodes.items() if not node.leaving}
         for uid, pod, node in waiting:
-            each = self._nominated[uid]
+            each = nominations[uid]
             stands, seconds = pod.nominated_node_name == node, now - each.since
             if seconds >= KEPT_SECONDS and not stands:
                 continue
@@ -111,9 +117,9 @@ class OpeningReconciler(ContextReconciler):
                 lacking.append((pod, node))
                 each = replace(each, times=each.times + 1)
             kept[uid] = each
-        self._nominated = kept
         if lacking or outdated:
             self._write_all(lacking, outdated)
+        return kept
 
     def _write_all(self, lacking: Sequence[tuple[Pod, str]], outdated: Sequence[tuple[Pod, None]]) -> None:
         began = self._clock.monotonic()

@@ -183,6 +183,27 @@ def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world:
     assert nomination(world, "b") == names[1]
 
 
+def test_each_pod_is_nominated_once_where_nodes_open_one_lot_after_the_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot of the pass does not have what was written for the lots before."""
+    monkeypatch.setattr(opening_reconciler, "MOST_AT_ONCE", 1)
+    names = two_nodes(world)
+    for number, pod in ((1, "a"), (2, "b")):
+        expect(world, pod, number)
+    for name in names:
+        world.come_up(name)
+    patch, written = world.kube.patch, list[str]()
+
+    def counted(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
+        written.append(name)
+        return patch(resource, name, *given, **fields)
+
+    monkeypatch.setattr(world.kube, "patch", counted)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert written == ["a", names[0], "b", names[1]]
+
+
 def test_no_pod_is_nominated_again_to_a_node_that_is_being_deleted(world: World) -> None:
     names = two_nodes(world)
     for number, pod in ((1, "a"), (2, "b")):
