@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
@@ -23,28 +23,33 @@ def rows(costs: Costs, namespace: str = "", *, workloads: bool = False) -> tuple
     return tuple(sorted(chosen, key=lambda item: (-item[1].price_per_hour, item[0])))
 
 
+def cells(
+    costs: Costs, namespace: str = "", *, workloads: bool = False, most: int | None = None
+) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield name and NUMBERS of the dearest `most` (None: all), of the others in one row, and of what is idle."""
+    listed = rows(costs, namespace, workloads=workloads)
+    shown = listed if most is None or len(listed) <= most else listed[: max(0, most - 1)]
+    others = [cost for _, cost in listed[len(shown) :]]
+    figures = [(name, f"{cost.pods:,}", cost.price_per_hour) for name, cost in shown]
+    if others:
+        pods = sum(cost.pods for cost in others)
+        figures.append((f"({len(others):,} others)", f"{pods:,}", sum(cost.price_per_hour for cost in others)))
+    if not namespace:
+        if costs.daemons_per_hour:
+            figures.append(("(DaemonSets)", "", costs.daemons_per_hour))
+        figures.append(("(idle)", "", costs.idle_per_hour))
+    for name, of, price in figures:
+        yield name, of, money(price), month(price), percent(price / (costs.price_per_hour or 1.0))
+
+
 def costs_table(
     costs: Costs, title: str = "", namespace: str = "", *, workloads: bool = False, most: int | None = None
 ) -> Table:
-    """Return the dearest `most` (None: all) and the others in one row, what is idle, and the total."""
+    """Return the rows of `cells`, and the total."""
     table = titled_table(title, "Workload" if workloads else "Namespace", *NUMBERS, right=NUMBERS)
-    whole = costs.price_per_hour or 1.0
-    listed = rows(costs, namespace, workloads=workloads)
-    shown = listed if most is None or len(listed) <= most else listed[: max(0, most - 1)]
-
-    def add(name: str, pods: str, price: float, style: str = "") -> None:
-        table.add_row(Text(name), pods, money(price), month(price), percent(price / whole), style=style)
-
-    for name, cost in shown:
-        add(name, f"{cost.pods:,}", cost.price_per_hour)
-    others = [cost for _, cost in listed[len(shown) :]]
-    if others:
-        pods = sum(cost.pods for cost in others)
-        add(f"({len(others):,} others)", f"{pods:,}", sum(cost.price_per_hour for cost in others))
+    for name, pods, *amounts in cells(costs, namespace, workloads=workloads, most=most):
+        table.add_row(Text(name), pods, *amounts, style="" if pods else "dim")
     if not namespace:
-        if costs.daemons_per_hour:
-            add("(DaemonSets)", "", costs.daemons_per_hour, "dim")
-        add("(idle)", "", costs.idle_per_hour, "dim")
         table.add_row("in all", "", money(costs.price_per_hour), month(costs.price_per_hour), "", style="bold")
     return table
 

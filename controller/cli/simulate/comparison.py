@@ -90,16 +90,21 @@ def cost_rows(after: Simulation, before: Simulation) -> tuple[Row, ...]:
     return tuple(row for name, (old, new) in changed if (row := _priced(name, old, new, month))[3] != "same")
 
 
+def _changes(after: Simulation, before: Simulation) -> Iterable[tuple[str, str, str, tuple[Row, ...]]]:
+    """Yield (title of the table, summary of the folded one, its first column, rows) where something differs."""
+    for title, words, head, changed in (
+        ("Nodes", "Nodes that change", "nodes", node_rows(after, before)),
+        ("Namespaces, $/month", "Namespaces whose cost changes, $/month", "namespace", cost_rows(after, before)),
+    ):
+        if changed:
+            yield title, words, head, changed
+
+
 def show(after: Simulation, before: Simulation, console: Console) -> None:
     console.print(_table("Figures", rows(after, before)))
-    changed = node_rows(after, before)
-    if changed:
+    for title, _, _, changed in _changes(after, before):
         console.print()
-        console.print(_table("Nodes", changed))
-    costs = cost_rows(after, before)
-    if costs:
-        console.print()
-        console.print(_table("Namespaces, $/month", costs))
+        console.print(_table(title, changed))
     for label, each in (("before", before), ("after", after)):
         for reason, workloads in unplaced_by_reason(each):
             console.print(Text(f"\nCannot be placed {label}: {tally(workloads)}", style="bold red"))
@@ -129,14 +134,9 @@ def markdown(after: Simulation, before: Simulation | None) -> str:
         "",
         *_markdown_table(("", "before", "after", "difference"), rows(after, before)),
     ]
-    changed = node_rows(after, before)
-    if changed:
-        lines += ["", "<details><summary>Nodes that change</summary>", ""]
-        lines += [*_markdown_table(("nodes", "before", "after", "difference"), changed), "", "</details>"]
-    costs = cost_rows(after, before)
-    if costs:
-        lines += ["", "<details><summary>Namespaces whose cost changes, $/month</summary>", ""]
-        lines += [*_markdown_table(("namespace", "before", "after", "difference"), costs), "", "</details>"]
+    for _, words, head, changed in _changes(after, before):
+        folded = _markdown_table((head, "before", "after", "difference"), changed)
+        lines += ["", f"<details><summary>{words}</summary>", "", *folded, "", "</details>"]
     return "\n".join([*lines, *_closing(after, before)])
 
 

@@ -9,14 +9,14 @@ from controller.cli.cluster import costs_report
 from controller.cli.cluster.page_parts import document, table, tiles_of
 from controller.cli.cluster.simulation import Simulation
 from controller.cli.cluster.simulation_report import by_workload, groups, unplaced_by_reason, zones_of
-from controller.cli.cluster.workload_costs import Costs, planned_costs
+from controller.cli.cluster.workload_costs import planned_costs
 from controller.cli.formatting import count, money, month, percent, tally
 from controller.cli.simulate import comparison
 from controller.cli.simulate.page_charts import charts
 from controller.cli.simulate.page_drawing import drawing
 
-MOST_COSTS = 30
-"""Workloads in the table of costs; the others are one row."""
+MOST_COSTS = 31
+"""Workloads in the table of costs; with more, the last row has the others."""
 
 
 def page(simulation: Simulation, before: Simulation | None = None) -> str:
@@ -106,23 +106,10 @@ def _groups(simulation: Simulation) -> Iterator[str]:
 def _costs(simulation: Simulation) -> Iterator[str]:
     """Yield what the new nodes cost each workload, dearest first."""
     costs = planned_costs(simulation)
-    listed = costs_report.rows(costs, workloads=True)
-    if not listed:
-        return
-    rows = [_cost_row(name, f"{cost.pods:,}", cost.price_per_hour, costs) for name, cost in listed[:MOST_COSTS]]
-    others = [cost for _, cost in listed[MOST_COSTS:]]
-    if others:
-        pods = f"{sum(cost.pods for cost in others):,}"
-        rows.append(_cost_row(f"({len(others):,} others)", pods, sum(cost.price_per_hour for cost in others), costs))
-    if costs.daemons_per_hour:
-        rows.append(_cost_row("(DaemonSets)", "", costs.daemons_per_hour, costs))
-    rows.append(_cost_row("(idle)", "", costs.idle_per_hour, costs))
-    yield "<h2>Cost of the new nodes by workload</h2>"
-    yield from table(("workload", "pods", "$/h", "$/month", "share"), rows)
-
-
-def _cost_row(name: str, pods: str, price: float, costs: Costs) -> tuple[str, ...]:
-    return (name, pods, money(price), month(price), percent(price / (costs.price_per_hour or 1.0)))
+    if costs.workloads:
+        yield "<h2>Cost of the new nodes by workload</h2>"
+        rows = costs_report.cells(costs, workloads=True, most=MOST_COSTS)
+        yield from table(("workload", "pods", "$/h", "$/month", "share"), rows)
 
 
 def _existing(simulation: Simulation) -> Iterator[str]:
