@@ -9,14 +9,15 @@ that node if it fits there, and until then kube-scheduler leaves its room to it 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import OPENS_WITH
+from controller.core.api.labels import OPENS_WITH, PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
+from controller.core.api.provisioner import Provisioner
 from controller.core.machines.on_their_way import ExpectedPod, names_of
 from controller.core.provisioning.plan import PlannedNode
 
@@ -53,19 +54,39 @@ class Openings:
     """When the Ready nodes of a group need not wait for its other nodes any more."""
 
 
-def openings(closed: Iterable[Node], before: Openings, now: float, most_seconds: float) -> Openings:
+def openings(
+    closed: Iterable[Node],
+    before: Openings,
+    now: float,
+    most_seconds: float,
+    starting: Container[str] = frozenset(),
+) -> Openings:
     """Open the Ready nodes of each group once all of its nodes are Ready, or one has been for `most_seconds`.
 
     `closed`: the nodes with the annotation that are not being deleted. `before`: what the last call returned.
+    `starting`: the uids of those that count as not Ready whatever they say.
     """
     groups: defaultdict[str, list[Node]] = defaultdict(list)
     for node in closed:
         groups[node.annotations[OPENS_WITH]].append(node)
-    ready = {group: [node.uid for node in nodes if node.ready] for group, nodes in groups.items()}
+    ready = {
+        group: [node.uid for node in nodes if node.ready and node.uid not in starting]
+        for group, nodes in groups.items()
+    }
     since = {group: before.ready_since.get(group, now) for group, uids in ready.items() if uids}
     ends = {group: at if len(ready[group]) == len(groups[group]) else at + most_seconds for group, at in since.items()}
     opened = frozenset(uid for group, end in ends.items() if end <= now for uid in ready[group])
     return Openings(opened, since, min((end for end in ends.values() if end > now), default=inf))
+
+
+def with_startup_taints(closed: Iterable[Node], provisioners: Mapping[str, Provisioner]) -> Iterator[str]:
+    """Yield the uids of Ready nodes on which startup taints of their Provisioner still are: kube-scheduler binds no pod
+    to them yet, and would clear its nomination."""
+    for node in closed:
+        provisioner = provisioners.get(node.labels.get(PROVISIONER_NAME, ""))
+        startup = {(taint.key, taint.effect) for taint in provisioner.startup_taints} if provisioner else set()
+        if node.ready and any((taint.key, taint.effect) in startup for taint in node.taints):
+            yield node.uid
 
 
 def expected_on(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod]) -> dict[str, ExpectedPod]:

@@ -16,7 +16,15 @@ from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.nomination_order import by_turns
 from controller.core.machines.on_their_way import ExpectedPod
-from controller.core.machines.opening import Nomination, Openings, expected_on, in_turn, openings, pending
+from controller.core.machines.opening import (
+    Nomination,
+    Openings,
+    expected_on,
+    in_turn,
+    openings,
+    pending,
+    with_startup_taints,
+)
 from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
@@ -27,6 +35,8 @@ from controller.runtime.loops import ItemBackoff
 
 OPEN_SECONDS = 10.0
 """The longest that a Ready node waits for the others of its plan: as long as a batch window is open by default."""
+STARTUP_SECONDS = 60.0
+"""The longest that a Ready node is kept closed for its startup taints: what takes them off may have to run there."""
 WORKERS = 8
 MOST_AT_ONCE = 1000
 """Pods that are nominated before their nodes open: five seconds at 200 requests a second."""
@@ -58,6 +68,8 @@ class OpeningReconciler(ContextReconciler):
         self._attempts = ItemBackoff(context.clock, self.name)
         self._failures = FailureLog(context.clock, self.name)
         self._openings = Openings()
+        self._startup_since: dict[str, float] = {}
+        """When a node was first seen Ready with startup taints, by uid."""
         self._nominated: dict[str, Nomination] = {}
         """Nominations that are kept up, or to be taken back, by the pod's uid."""
         self._renewal_at = 0.0
@@ -68,7 +80,8 @@ class OpeningReconciler(ContextReconciler):
             node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
         ]
         now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
-        self._openings = openings(closed, self._openings, now, OPEN_SECONDS if wanted else 0.0)
+        starting = self._starting(closed, snapshot, now) if wanted else frozenset[str]()
+        self._openings = openings(closed, self._openings, now, OPEN_SECONDS if wanted else 0.0, starting)
         self._items.keep({node.uid for node in closed})
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
@@ -78,7 +91,14 @@ class OpeningReconciler(ContextReconciler):
         if now >= self._renewal_at:
             self._attempt(partial(self._renew, snapshot, now))
         renewal_at = self._renewal_at if self._nominated else inf
-        return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at) - now)
+        started_at = min((self._startup_since[uid] + STARTUP_SECONDS for uid in starting), default=inf)
+        return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at, started_at) - now)
+
+    def _starting(self, closed: Sequence[Node], snapshot: Snapshot, now: float) -> frozenset[str]:
+        """Return the uids of nodes whose startup taints are still waited for."""
+        tainted = with_startup_taints(closed, snapshot.provisioners)
+        self._startup_since = {uid: self._startup_since.get(uid, now) for uid in tainted}
+        return frozenset(uid for uid, since in self._startup_since.items() if now - since < STARTUP_SECONDS)
 
     def _attempt(self, nominate: Callable[[], None]) -> None:
         """Nominate pods. Whatever is wrong with that, it is logged, and keeps no node closed."""

@@ -9,11 +9,19 @@ import pytest
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import OPENS_WITH
-from controller.core.api.node import Node
+from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Pod
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
-from controller.core.machines.opening import Openings, expected_on, in_turn, openings, opens_together, pending
+from controller.core.machines.opening import (
+    Openings,
+    expected_on,
+    in_turn,
+    openings,
+    opens_together,
+    pending,
+    with_startup_taints,
+)
 from tests import factories
 from tests.core.machines.test_launching import planned
 
@@ -61,6 +69,25 @@ def test_ready_nodes_wait_no_longer_than_that_and_the_late_ones_open_as_they_com
 def test_each_plan_has_its_own_time() -> None:
     nodes = [closed("a", "one"), closed("b", "one", ready=False), closed("c", "two")]
     assert openings(nodes, Openings(), 100.0, 10.0).uids == {closed("c", "two").uid}
+
+
+def test_a_node_that_still_starts_is_waited_for_as_if_it_were_not_ready() -> None:
+    nodes = [closed("a"), closed("b")]
+    waits = openings(nodes, Openings(), 100.0, 10.0, {closed("b").uid})
+    assert (waits.uids, waits.next_at) == (frozenset(), 110.0)
+    assert openings(nodes, waits, 110.0, 10.0, {closed("b").uid}).uids == {closed("a").uid}
+
+
+def test_startup_taints_are_those_of_the_provisioner_by_key_and_effect() -> None:
+    taint = Taint("agent", "", "NoSchedule")
+    owner = factories.provisioner(name="own", startup_taints=(taint,))
+    nodes = [
+        factories.node(name="starts", provisioner="own", taints=[replace(taint, value="x")]),
+        factories.node(name="other-effect", provisioner="own", taints=[replace(taint, effect="NoExecute")]),
+        factories.node(name="not-ready", provisioner="own", taints=[taint], ready=False),
+        factories.node(name="of-another", provisioner="gone", taints=[taint]),
+    ]
+    assert list(with_startup_taints(nodes, {"own": owner})) == [nodes[0].uid]
 
 
 def test_nobody_waits_where_nothing_is_ready() -> None:

@@ -20,6 +20,7 @@ from controller.reconcilers.nodes.opening_reconciler import (
     NOMINATING_SECONDS,
     OPEN_SECONDS,
     RENEWAL_SECONDS,
+    STARTUP_SECONDS,
     WORKERS,
     OpeningReconciler,
 )
@@ -151,6 +152,31 @@ def test_a_node_that_does_not_come_holds_the_others_up_for_ten_seconds(world: Wo
     assert not cordoned(world, first)
     assert cordoned(world, second)
     assert nomination(world, "b") == ""
+
+
+def test_nodes_stay_closed_until_their_startup_taints_are_gone(world: World) -> None:
+    """An agent takes them off some time after a node is Ready, and no pod can run there before. Where they stay, it
+    opens all the same: the agent may be a pod that waits for it."""
+    taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}
+    world.add_provisioner(startupTaints=[taint])
+    first, second = (launched(world, number) for number in (1, 2))
+    expect(world, "a", 1)
+    loop = OpeningReconciler(world.context)
+    for name in (first, second):
+        world.come_up(name)
+        world.kube.patch(NODES, name, {"spec": {"taints": [taint]}})
+    assert loop.reconcile(world.caught_up()) <= STARTUP_SECONDS
+    world.clock.ahead_seconds = STARTUP_SECONDS - 1.0
+    world.kube.patch(NODES, first, {"spec": {"taints": None}})
+    loop.reconcile(world.caught_up())
+    assert cordoned(world, first), "it waits for the other"
+    assert nomination(world, "a") == ""
+    world.clock.ahead_seconds = STARTUP_SECONDS + 1.0
+    loop.reconcile(world.caught_up())
+    assert not cordoned(world, first)
+    assert not cordoned(world, second)
+    assert world.node(second)["spec"]["taints"] == [taint]
+    assert nomination(world, "a") == first
 
 
 def test_a_node_that_is_deleted_is_neither_opened_nor_waited_for(world: World) -> None:
