@@ -24,6 +24,7 @@ from controller.reconcilers.nodes.opening_reconciler import (
     WORKERS,
     OpeningReconciler,
 )
+from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler
 from tests.core.instances import cloud_instance
 from tests.reconcilers.conftest import World
 
@@ -187,6 +188,20 @@ def test_a_node_that_is_deleted_is_neither_opened_nor_waited_for(world: World) -
     OpeningReconciler(world.context).reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert cordoned(world, second)
+
+
+def test_a_node_that_is_deleted_before_it_opens_is_cordoned_once_and_stays_closed(world: World) -> None:
+    name, _ = two_nodes(world)
+    world.add_pod("daemon", node=name)
+    world.kube.delete(NODES, name)
+    world.until(lambda snapshot: snapshot.nodes[name].leaving)
+    loop = TerminationReconciler(world.context)
+    with capture_logs() as logs:
+        for _ in range(5):
+            loop.reconcile(world.caught_up())
+    assert len([entry for entry in logs if entry["event"] == "Cordoned node"]) == 1
+    assert world.node(name)["spec"]["unschedulable"] is True
+    assert OPENS_WITH not in world.node(name)["metadata"]["annotations"]
 
 
 def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world: World) -> None:

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
-from controller.core.api.labels import EXCLUDE_BALANCERS, OPENS_WITH, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.cloud import CloudInstance
 from controller.core.state.snapshot import Snapshot
 from controller.errors import (
@@ -78,21 +77,6 @@ def test_an_empty_node_is_cordoned_its_instance_terminated_and_its_finalizer_rem
     assert node["metadata"]["labels"][EXCLUDE_BALANCERS] == "karpenter"
     assert node["metadata"]["finalizers"] == ["other/finalizer"], "another's finalizer is not ours to remove"
     assert world.cloud.deleted == [instance.provider_id]
-
-
-def test_a_node_that_was_to_be_opened_is_cordoned_once_and_stays_closed(world: World) -> None:
-    instance = leaving_node(world, metadata={"annotations": {OPENS_WITH: "plan"}})
-    world.kube.patch(NODES, instance.node_name, {"spec": {"unschedulable": True}})
-    world.add_pod("a", node=instance.node_name)
-    delete(world, instance)
-    loop = reconciler(world)
-    with capture_logs() as logs:
-        for _ in range(5):
-            loop.reconcile(world.caught_up())
-    assert len([entry for entry in logs if entry["event"] == "Cordoned node"]) == 1
-    node = world.node(instance.node_name)
-    assert node["spec"]["unschedulable"] is True
-    assert OPENS_WITH not in node["metadata"].get("annotations", {})
 
 
 def test_a_node_that_is_not_being_deleted_is_left_alone(world: World) -> None:
