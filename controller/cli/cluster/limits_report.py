@@ -76,7 +76,7 @@ def provisioner_limit_statuses(cluster: ClusterView, provisioner: Provisioner, n
 
 
 def _limit(owner: str, what: str, have: str, want: str, amount: float, most: float, guard: str = "") -> LimitStatus:
-    share = amount / most if most else 1.0
+    share = amount / most if most > 0 else 1.0
     return LimitStatus(owner, what, have, want, share, "full" if share >= 1 else "", guard=guard)
 
 

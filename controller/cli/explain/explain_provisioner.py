@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from controller.cli.cluster.cluster_view import ClusterView
-from controller.cli.cluster.limits_report import provisioner_limit_statuses
+from controller.cli.cluster.limits_report import LimitStatus, provisioner_limit_statuses
 from controller.cli.cluster.node_facts import node_facts
 from controller.cli.explain.answer import Answer, Section
 from controller.cli.explain.history import events_section
@@ -21,6 +21,7 @@ from controller.core.provisioning.solver.zone_shares import zone_load
 from controller.core.scheduling.requirements import Requirements
 
 SHOWN = 5
+EVERY_NODE_HAS = ("cpu", "memory", "$ an hour")
 
 
 def explain_provisioner(cluster: ClusterView, name: str, now: float) -> Answer:
@@ -35,16 +36,24 @@ def explain_provisioner(cluster: ClusterView, name: str, now: float) -> Answer:
         raise not_found("Provisioner", name, snapshot.provisioners)
     problem = cluster.view.problems.get(name, "")
     types = cluster.view.types.get(name, ())
+    limits = tuple(provisioner_limit_statuses(cluster, provisioner, now))
     sections = (
         Section("Problems", tuple(problem.split(" | ")) if problem else ()),
         Section("What its requirements leave", tuple(_funnel(provisioner, types))),
         Section("Cheapest offerings", tuple(_cheapest(provisioner, types))),
-        Section("Limits", tuple(_limits(cluster, provisioner, now))),
+        Section("Limits", tuple(_limits(provisioner, limits))),
         Section("Nodes that may be on their way out at once", tuple(_budgets(cluster, provisioner, now))),
         events,
     )
-    verdict = "launches nothing now" if problem else "can launch nodes"
+    stops = [f"{each.what} is {each.state}" for each in limits if _stops(each)]
+    why = f": its limit of {' and '.join(stops)}" if stops and not problem else ""
+    verdict = f"launches nothing now{why}" if problem or stops else "can launch nodes"
     return Answer(f"Provisioner {name}", verdict, _facts(cluster, provisioner, now), sections, cluster.price_notes)
+
+
+def _stops(limit: LimitStatus) -> bool:
+    """Return whether no node fits within the limit: each has some of what EVERY_NODE_HAS."""
+    return limit.what in EVERY_NODE_HAS and limit.state in ("full", "unreadable")
 
 
 def _facts(cluster: ClusterView, provisioner: Provisioner, now: float) -> dict[str, str]:
@@ -112,10 +121,10 @@ def _cheapest(provisioner: Provisioner, types: tuple[InstanceType, ...]) -> Iter
         yield f"{each.instance_type} {each.capacity_type} in {each.zone}, {money(each.price)}/h"
 
 
-def _limits(cluster: ClusterView, provisioner: Provisioner, now: float) -> Iterator[str]:
+def _limits(provisioner: Provisioner, limits: Iterable[LimitStatus]) -> Iterator[str]:
     if provisioner.limits is None:
         yield "spec.limits: none"
-    for each in provisioner_limit_statuses(cluster, provisioner, now):
+    for each in limits:
         state = f" ({': '.join(filter(None, (each.state, each.reason)))})" if each.state else ""
         yield f"{each.what}: {each.have} of {each.want}{state}" if each.want else f"{each.what}{state}"
 

@@ -97,6 +97,25 @@ def test_provisioner_without_any_type_says_which_requirement_it_is(ask: Any) -> 
     assert "instance-family In [m99]" in explanation["reasons"]["problems"][0]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "limits", "verdict"),
+    [
+        ({}, {"cpu": 4}, "launches nothing now: its limit of cpu is full"),
+        ({}, {"cpu": 5, "nvidia.com/gpu": 0}, "can launch nodes"),
+        ({"karpenter.sh/price-limit": "0.1"}, {}, "launches nothing now: its limit of $ an hour is full"),
+        ({"karpenter.sh/price-limit": "low"}, {}, "launches nothing now: its limit of $ an hour is unreadable"),
+    ],
+)
+def test_a_provisioner_whose_limits_leave_no_node_launches_none(
+    run: Run, write: Write, annotations: dict[str, str], limits: dict[str, int], verdict: str
+) -> None:
+    """It has one node of 4 CPU for $0.192 an hour."""
+    own = provisioner("default", limits={"resources": limits})
+    own["metadata"]["annotations"] = annotations
+    dump = write({"kind": "ClusterDump", "taken": "2027-01-15T08:00:00Z", "objects": [TEMPLATE, own, node("a")]})
+    assert answer(run("explain", "provisioner", "default", "--from", dump, "-o", "json"))["verdict"] == verdict
+
+
 @pytest.mark.parametrize(("kind", "hint"), [("pod", "-n NAMESPACE"), ("node", "no node"), ("provisioner", "default")])
 def test_what_is_not_there_is_said_with_a_hint(run: Run, kubeconfig: str, kind: str, hint: str) -> None:
     result = run("explain", kind, "nobody", "--kubeconfig", kubeconfig)
