@@ -6,10 +6,11 @@ long as kube-scheduler binds pods: it may not have come to that one yet.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
+from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
 from controller.core.machines.arrivals import with_arrivals
 from controller.core.machines.on_their_way import ExpectedPod, names_of
@@ -22,10 +23,9 @@ BINDING_SECONDS = 5.0
 """kube-scheduler counts as binding this long after its last binding, or after a node with planned pods was initialized,
 and MOST_BINDING_SECONDS after the plan at most."""
 MOST_BINDING_SECONDS = 120.0
-FEW_LEFT, LEFT_SECONDS = 0.1, 8.0
-"""With no more than this share of the planned pods left so long after a node was initialized, they are planned anew
-if one of the others was bound elsewhere: their room may be taken, and kube-scheduler's back-off of ten seconds is
-nearly over."""
+FEW_LEFT, LEFT_SECONDS, PAUSE_SECONDS = 0.1, 5.0, 1.5
+"""With no more than this share of the planned pods left so long after a node was initialized, and so long after the
+last binding, they are planned anew: their room may be taken. Where it is not, the new plan has them there again."""
 FEWEST_SECONDS = 2.0
 """Between two such plans."""
 
@@ -46,7 +46,9 @@ class Expectations:
         self._tied: frozenset[str] = frozenset()
         """Those whose placement depends on where other pods run, by uid."""
         self._elsewhere = False
-        """Whether one was bound to a node that was planned for none of its owner's pods."""
+        """Whether a node got more of an owner's pods than were planned for it."""
+        self.places = Counter[tuple[str, str]]()
+        """How many of an owner's pods are still to come to a node, by its uid and the node's name."""
         self._count, self._starting = 0, frozenset[str]()
         """How many pods were to be planned for, and names of the nodes that were not initialized."""
         self._planned_at = self._initialized_at = self._bound_at = self._renewed_at = -inf
@@ -72,13 +74,20 @@ class Expectations:
         if self._elsewhere and not binding:
             # Affinity, spread or a volume may exclude the nodes that they were planned for.
             self.pods = {uid: each for uid, each in self.pods.items() if uid not in self._tied}
-        waits = binding and not (self._elsewhere and self._few_left(now))
+        waits = binding and now < self._few_left_at()
         names = set(launching)
         for node in snapshot.nodes.values():
             if node.takes_pods and (waits or not node.initialized):
                 names.update(names_of(node.node))
         before, self.on_the_way = self.on_the_way, frozenset(u for u, each in self.pods.items() if each.node in names)
         return before - self.on_the_way
+
+    def seconds_left(self, now: float) -> float:
+        """Return after how many seconds pods may not wait any more though nothing changes; inf for never."""
+        if not self.pods:
+            return inf
+        ends = (self._few_left_at(), self._bound_at + BINDING_SECONDS, self._planned_at + MOST_BINDING_SECONDS)
+        return min((at - now for at in ends if at > now), default=inf)
 
     def nominations(self, snapshot: Snapshot, now: float) -> tuple[list[str], list[Pod]]:
         """Return the names of nodes that have to stay nominated, and the pods expected on them, if it is time for that.
@@ -93,14 +102,13 @@ class Expectations:
         return names, [pod for pod in snapshot.unbound if pod.uid in self.pods]
 
     def plan_anew(self, pods: Iterable[Pod], snapshot: Snapshot) -> None:
-        """Forget what the last plan says of pods that do not wait for nodes on their way, and nodes that are gone.
+        """Forget what the last plan says of pods that do not wait for nodes on their way.
 
-        pods: of the new plan. snapshot: what it was made for, with the stand-ins of nodes that are being launched.
+        pods: of the new plan. snapshot: what it was made for, with the pods that it counts on.
         """
         self.pods = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
-        names = {name for node in snapshot.nodes.values() for name in names_of(node.node)}
-        left = {owner: nodes & names for owner, nodes in self.nodes_of.items() if not nodes.isdisjoint(names)}
-        self.nodes_of = defaultdict(set, left)
+        kept = ((snapshot.pods.get(each.key), each.node) for each in self.pods.values())
+        self.places = Counter((_owner(pod), node) for pod, node in kept if pod is not None)
         self._elsewhere = False
         self._tied &= self.on_the_way
         self._tied |= {pod.uid for pod in pods if depends_on_pods(pod)}
@@ -109,7 +117,7 @@ class Expectations:
         """Expect the pods on a node, by its name or that of its stand-in."""
         for pod in pods:
             self.pods[pod.uid] = ExpectedPod(pod.key, node)
-            self.nodes_of[_owner(pod)].add(node)
+            self.places[_owner(pod), node] += 1
 
     def planned(self, now: float) -> None:
         """Note that a plan was made, and its nodes nominated."""
@@ -135,9 +143,13 @@ class Expectations:
     def _binding(self, now: float) -> bool:
         return now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS
 
-    def _few_left(self, now: float) -> bool:
-        late = now - self._initialized_at >= LEFT_SECONDS and now - self._planned_at >= FEWEST_SECONDS
-        return late and len(self.pods) <= FEW_LEFT * self._most
+    def _few_left_at(self) -> float:
+        """Return from when on the last of the pods are planned anew; inf while there are more of them."""
+        if len(self.pods) > FEW_LEFT * self._most:
+            return inf
+        return max(
+            self._bound_at + PAUSE_SECONDS, self._initialized_at + LEFT_SECONDS, self._planned_at + FEWEST_SECONDS
+        )
 
     def _forget_bound(self, snapshot: Snapshot) -> None:
         """Forget the pods that are bound or gone, and note whether one was bound to another node than planned."""
@@ -149,12 +161,23 @@ class Expectations:
                 del self.pods[uid]
                 node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
                 if pod is not None and node is not None:
-                    planned = {each.node, *self.nodes_of[_owner(pod)]}
-                    self._elsewhere |= planned.isdisjoint(names_of(node.node))
+                    self._take_place(_owner(pod), each.node, node.node)
         self._most = max(len(self.pods), self._most)
         if not self.pods:
             self._most = 0
-            self.nodes_of.clear()
+            self.places.clear()
+
+    def _take_place(self, owner: str, planned: str, bound_to: Node) -> None:
+        """Note that a pod of the owner was bound to a node; `planned`: the node that it was expected on.
+
+        Which of an owner's pods comes to a place makes no difference.
+        """
+        names = names_of(bound_to)
+        place = next(((owner, name) for name in names if self.places[owner, name] > 0), None)
+        if place is not None:
+            self.places[place] -= 1
+        elif planned not in names:
+            self._elsewhere = True
 
 
 def _owner(pod: Pod) -> str:

@@ -143,7 +143,7 @@ class ProvisioningReconciler(ContextReconciler):
             self._planned.set()
         if closes_at is None or closes_at > now:
             seconds = self._window.wait_seconds(now, times) if closes_at is None else closes_at - now
-            return max(0.0, min(seconds, HEADROOM_SECONDS))
+            return max(0.0, min(seconds, HEADROOM_SECONDS, self._expected.seconds_left(now)))
         view = self._without_held_back(self._catalogs.view(snapshot), snapshot)
         self._window = self._window.closed()
         self._schedule(self._teach_state(snapshot, view), view)
