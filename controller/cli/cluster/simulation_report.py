@@ -20,6 +20,7 @@ from controller.core.api.quantity import format_quantity
 from controller.core.cloud import PricedOffering
 from controller.core.provisioning import PlannedNode, SchedulingPlan
 from controller.core.provisioning.bound.gap import Gap, GapPart
+from controller.core.zones.services import ServiceZones
 
 SHOWN = ("cpu", "memory")
 """Resources that tables show."""
@@ -155,34 +156,29 @@ def by_workload(simulation: Simulation, keys: Iterable[PodKey]) -> Mapping[str, 
 
 
 def show(simulation: Simulation, console: Console, *, wide: bool = False) -> None:
-    console.print(Group(*_parts(simulation, wide=wide, narrow=console.width < FULL_WIDTH)))
+    for number, block in enumerate(_blocks(simulation, wide=wide, narrow=console.width < FULL_WIDTH)):
+        console.print(*([Text()] if number else []), block, sep="\n")
 
 
-def _parts(simulation: Simulation, *, wide: bool, narrow: bool) -> Iterable[RenderableType]:
+def _blocks(simulation: Simulation, *, wide: bool, narrow: bool) -> Iterable[RenderableType]:
+    """Yield what stands apart by an empty line."""
     if simulation.plan.new_nodes:
         yield _nodes_table(simulation, narrow=narrow) if not wide else _wide_table(simulation, narrow=narrow)
     if simulation.plan.existing:
-        yield Text()
         yield _existing_table(simulation)
     if simulation.plan.unplaced:
-        yield Text()
         yield _unplaced_table(simulation)
-    yield from _services(simulation)
+    if judged := service_report.planned_services(simulation):
+        yield Group(*_services(judged))
     if simulation.plan.new_nodes:
-        yield Text()
         yield costs_report.costs_table(planned_costs(simulation), "Cost of the new nodes", workloads=wide)
-    yield Text()
-    yield Text.from_markup(_closing(simulation))
-    for each in simulation.notes:
-        yield Text(f"Note: {each}", style="dim")
+    notes = (Text(f"Note: {each}", style="dim") for each in simulation.notes)
+    yield Group(Text.from_markup(_closing(simulation)), *notes)
 
 
-def _services(simulation: Simulation) -> Iterable[RenderableType]:
+def _services(judged: Iterable[ServiceZones]) -> Iterable[RenderableType]:
     """Yield a line for each Service that asks for traffic inside zones."""
-    judged = service_report.planned_services(simulation)
-    if judged:
-        yield Text()
-        yield Text("Services, with this plan", style="bold")
+    yield Text("Services, with this plan", style="bold")
     for each in judged:
         yield Text(f"{'/'.join(each.service.key)} {each.verdict}", style="" if each.kept else "yellow")
         yield from (Text(f"  → {remedy}", style="italic") for remedy in each.remedies)
