@@ -21,6 +21,7 @@ from controller.core.api.document import mapping, text
 from controller.core.api.strict import Report
 from controller.errors import ValidationError
 
+REGION = r"[a-z]{2,4}(-[a-z]+)+-[0-9]+"
 PARTITIONS = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
 """Partition by the beginning of the region's name; others are in `aws`."""
 SECRET = "secure"  # noqa: S105 - the member under which Pulumi writes what it encrypted
@@ -143,21 +144,21 @@ def _text(document: Mapping[str, Any], *path: str) -> str:
 
 
 def _check(facts: Facts, region: str, version: str, image: str, report: Report, *, with_roles: bool) -> None:
-    if not re.fullmatch(r"[0-9]{12}", facts.account):
-        report.add("--account", f"{facts.account!r} is no account" if facts.account else "is missing", "12 digits")
-    if not re.fullmatch(r"[a-z]{2,4}(-[a-z]+)+-[0-9]+", region):
-        report.add("--region", f"{region!r} is no region" if region else "is missing", "or set aws:region in the file")
-    if not re.fullmatch(r"[0-9]+\.[0-9]+", version):
-        problem = f"{version!r} is no version" if version else "is missing"
-        report.add("--kubernetes-version", problem, "write major.minor, such as 1.35")
-    if not image:
-        report.add("--image", "is missing", "name the one that you built for the stack, or set controller.image")
-    if with_roles and not re.fullmatch(r"vpc-[0-9a-f]+", facts.vpc):
-        problem = f"{facts.vpc!r} is no VPC" if facts.vpc else "is missing"
-        report.add("--vpc", problem, "write the id of the cluster's, which the policies name")
-    if with_roles and not re.fullmatch(r"https://[^\s/]+(/\S+)?", facts.oidc_issuer):
-        problem = f"{facts.oidc_issuer!r} is no issuer" if facts.oidc_issuer else "is missing"
-        report.add("--oidc-issuer", problem, "the cluster's identity.oidc.issuer, beginning with https://")
+    wanted = [
+        ("--account", r"[0-9]{12}", facts.account, "account", "12 digits"),
+        ("--region", REGION, region, "region", "write one such as us-east-1, here or as aws:region in the file"),
+        ("--kubernetes-version", r"[0-9]+\.[0-9]+", version, "version", "write major.minor, such as 1.35"),
+        ("--image", r"\S+", image, "image", "name the one that you built for the stack, or set controller.image"),
+    ]
+    if with_roles:
+        begins = "the cluster's identity.oidc.issuer, beginning with https://"
+        wanted += [
+            ("--vpc", r"vpc-[0-9a-f]+", facts.vpc, "VPC", "write the id of the cluster's, which the policies name"),
+            ("--oidc-issuer", r"https://[^\s/]+(/\S+)?", facts.oidc_issuer, "issuer", begins),
+        ]
+    for flag, form, value, noun, remedy in wanted:
+        if not re.fullmatch(form, value):
+            report.add(flag, f"{value!r} is no {noun}" if value else "is missing", remedy)
 
 
 def _decrypted(value: Any, path: str, report: Report) -> Any:
