@@ -12,6 +12,9 @@ from controller.core.provisioning.resource_space import Floats, Ints
 INFINITY: float = highspy.kHighsInf
 MANY = 15_000
 """With more columns than this, an interior point method with a crossover is faster than the simplex method."""
+MOST_ITERATIONS = 200_000
+"""Of the simplex method, which takes about as many as a program has rows. One that cycles ends, always at the same
+iteration."""
 INTEGER_GAP = 1e-8
 """A branch and bound ends when its best solution is this close to its bound."""
 HEURISTICS = ("rins", "rens", "feasibility_jump", "root_reduced_cost", "zi_round", "shifting")
@@ -150,6 +153,7 @@ class LinearProgram:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
+        solver.setOptionValue("simplex_iteration_limit", MOST_ITERATIONS)
         return solver
 
     def _model(self) -> highspy.HighsLp:
