@@ -50,27 +50,27 @@ class PairRepacking:
         self.groups = groups
         self.bins = bins.some(np.arange(groups.types))
         self.left: Floats = np.array([limit.left for limit in problem.limits])
+        self._found: dict[tuple[object, ...], list[_Placed]] = {}
+        """By the units of a pair (and what limits leave), the cheapest way to part them that was found."""
 
     def repacked(self, packing: Packing) -> tuple[Packing, float]:
         """Return the packing without a pair that could be cheaper, and its cost ($/hour)."""
         placed = [self._cheapest(one) for one in (*packing.bins, *self._empty(packing))]
-        # Of pairs with the same units (and existing node), the least that one was found to cost.
-        least: dict[tuple[object, ...], float] = {}
         before, looked = np.inf, 0
         while _total(placed) < before - TOLERANCE and looked < MOST_PAIRS:
             before = _total(placed)
             for pair in combinations(range(len(placed)), 2):
                 first, second = sorted(pair, key=lambda place: placed[place][0].existing)
-                one, other = placed[first][0], placed[second][0]
-                now = placed[first][1] + placed[second][1]
-                key = (other.existing and other.number, (one.units + other.units).tobytes())
-                if one.existing or now <= least.get(key, 0.0) + TOLERANCE or looked >= MOST_PAIRS:
+                both = [placed[first], placed[second]]
+                if both[0][0].existing or _total(both) <= 0.0 or looked >= MOST_PAIRS:
                     continue
                 left = self.left - self._taken([placed[place][0] for place in range(len(placed)) if place not in pair])
-                better = self._better(one, other, now, left)
-                if better is not None:
-                    placed[first], placed[second] = better
-                looked, least[key] = looked + 1, placed[first][1] + placed[second][1]
+                key = (both[1][0].number if both[1][0].existing else -1, _units(both).tobytes(), left.tobytes())
+                if key not in self._found or _total(self._found[key]) > _total(both) + TOLERANCE:
+                    self._found[key] = self._better(both, left) or both
+                    looked += 1
+                if _total(self._found[key]) < _total(both) - TOLERANCE:
+                    placed[first], placed[second] = self._found[key]
         return Packing([one for one, _ in placed if one.units.any()], packing.left), _total(placed)
 
     def _empty(self, packing: Packing) -> list[Bin]:
@@ -85,12 +85,12 @@ class PairRepacking:
         numbers = [one.number for one in bins if not one.existing and one.units.any()]
         return np.array([float(limit.takes[numbers].sum()) for limit in self.problem.limits])
 
-    def _better(self, one: Bin, other: Bin, now: float, left: Floats) -> list[_Placed] | None:
-        """Return the bins with their units parted in the cheapest way; None: that is no cheaper.
+    def _better(self, both: list[_Placed], left: Floats) -> list[_Placed] | None:
+        """Return two bins, the first a new node, with their units parted in the cheapest way; None: that is no cheaper.
 
-        one: a new node. now: what both cost, $/hour. left: of limits.
+        left: of limits.
         """
-        whole = one.units + other.units
+        whole, now, other = _units(both), _total(both), both[1][0]
         ways = _ways(whole)
         if ways is None:
             return None
@@ -159,6 +159,10 @@ class PairRepacking:
         paid = np.where(fits, bins.charge + bins.slope * np.maximum(0.0, load[bins.column] - bins.free), np.inf)
         best = int(np.argmin(paid))
         return Bin(existing=False, number=self.groups.numbers[best][0], units=one.units), float(paid[best])
+
+
+def _units(placed: Sequence[_Placed]) -> Floats:
+    return np.asarray(sum(one.units for one, _ in placed))
 
 
 def _total(placed: Sequence[_Placed]) -> float:

@@ -8,7 +8,7 @@ time: equal problems get equal plans.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -53,7 +53,9 @@ GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
-OF_SMALL = 0.3
+OF_FEW = STRATEGIES[:1]
+"""Those for a small problem, whose packings are then repacked pair by pair."""
+OF_SMALL = 0.15
 """The part of its work that a small problem has: more is in vain."""
 SHARE_OF_BUDGET = 0.6
 """The part of the budget given out as work: the first plan takes time, too, and work only approximates time."""
@@ -98,7 +100,7 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
             return existing_first(problem, exact)
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
-    best, finished = _build(problem, best, work, contenders)
+    best, finished = _build(problem, best, work, contenders, OF_FEW if small else STRATEGIES)
     if small and not best.left.any():
         return min(
             (_repacked(problem, each) for each in contenders.kept() if not each.left.any()),
@@ -120,11 +122,17 @@ def _repacked(problem: BinPackingProblem, packing: Packing) -> Packing:
     return PairRepacking(problem, groups, bins).repacked(packing)[0]
 
 
-def _build(problem: BinPackingProblem, best: Packing, work: WorkBudget, contenders: Contenders) -> tuple[Packing, bool]:
+def _build(
+    problem: BinPackingProblem,
+    best: Packing,
+    work: WorkBudget,
+    contenders: Contenders,
+    strategies: Sequence[FillStrategy],
+) -> tuple[Packing, bool]:
     """Build by each strategy while the work lasts; the cheapest packing, `best` included, and whether it is final."""
     in_vain = 0
     kept: list[Bin] = []
-    for strategy in STRATEGIES:
+    for strategy in strategies:
         before = work.done
         most = max(AT_MOST, PER_ITEM_TYPE / SHARE_OF_BUDGET * len(problem.item_types)) * (work.allowed - work.done)
         built = Builder(problem, problem.counts, [limit.left for limit in problem.limits], work, most).build(

@@ -30,6 +30,8 @@ from controller.core.provisioning.topology.groups import RuleKind
 ATTEMPTS = ((1.0, False), (1.0, True), (0.7, False), (0.4, False))
 """What is tried in turn: the part of the money that homes may add by what units cost there, as nodes that are not full
 come on top; and whether homes that cost about the same get equal parts, or as few of them as possible any."""
+HOPELESS = 1.4
+"""Times what new nodes may cost at most, from which on no other division would be cheap enough."""
 WORK = (0.3, 0.1, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
@@ -62,6 +64,8 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
         packing = cheapest(problem, WorkBudget(work * funds.seconds))
         if not packing.left.any() and packing.cost(problem) <= funds.most and within_limits(problem, packing):
             return _written(apart, problem, originals, limits, packing)
+        if packing.cost(problem) > HOPELESS * funds.most:
+            break
     return None
 
 

@@ -49,7 +49,7 @@ class Work:
 
     rows: int = 1
     columns: int = 500
-    branches: int = 30
+    branches: int = 12
     tries: int = 10
     states: int = 1_000
     packings: int = 1

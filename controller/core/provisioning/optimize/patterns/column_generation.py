@@ -32,7 +32,7 @@ from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.pair_repacking import PairRepacking
 from controller.core.provisioning.optimize.patterns.bin_counts import CLOSE, BinCounts, Work
-from controller.core.provisioning.optimize.patterns.pattern_dive import Rest, dive
+from controller.core.provisioning.optimize.patterns.pattern_dive import Rest, dives
 from controller.core.provisioning.optimize.patterns.pattern_search import Patterns, PatternSearch
 from controller.core.provisioning.optimize.patterns.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -44,8 +44,8 @@ TOLERANCE = 1e-3
 """Part of a bin's price that a pattern has to gain; the bound is as much too low."""
 FEW = 2
 """Fewer new patterns from greedy filling end it."""
-DIVES = ((), (1,), (0, 1))
-"""Dives: see `pattern_dive`."""
+DIVES = ((), (1,), (0, 1), (1, 1), (0, 0, 1))
+"""Turns of the dives, see `pattern_dive`."""
 MOST_STARTS = 2_000
 """The most end states in a search."""
 
@@ -71,9 +71,9 @@ class Effort:
     items: int = 16
     priced: int = 300
     patterns: int = 1_500
-    searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (4_000, 200_000))
+    searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (2_000, 100_000))
     counting: Work = COUNTING
-    listed: tuple[int, int, int] = (600, 50, 4_000)
+    listed: tuple[int, int, int] = (300, 20, 2_000)
     thorough: bool = False
     near: float = 1e-3
 
@@ -183,7 +183,7 @@ class ColumnGeneration:
             return best
         work = self.effort.counting if self.few else replace(self.effort.counting, packings=0)
         counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, work)
-        worths = [*self.history[-2:], self.duals.worth]
+        worths = [*(self.history[-2:] if self.few else ()), self.duals.worth]
         gap = best.cost - self.duals.least
         counted = counts.solved(worths, self.duals.charge - gap, self.units, self.group, best.cost, best.least)
         best = Searched(counted.least, counted.cost, counted.packing or best.packing)
@@ -248,12 +248,10 @@ class ColumnGeneration:
     def _dived(self, best: Searched) -> Searched:
         """Return the best of `best` and of packings that dives come to, repacked pair by pair."""
         repacking = PairRepacking(self.problem, self.groups, self.bins)
-        for turns in DIVES:
-            packing = dive(self.everything, self.units, self.group, turns)
-            if packing is not None:
-                packing, cost = repacking.repacked(packing)
-                if cost < best.cost - TOLERANCE * NO_WORTH:
-                    best = replace(best, cost=cost, packing=packing)
+        for dived in dives(self.everything, self.units, self.group, DIVES):
+            packing, cost = repacking.repacked(dived)
+            if cost < best.cost * (1.0 - CLOSE) and within_limits(self.problem, packing):
+                best = replace(best, cost=cost, packing=packing)
         return best
 
     def _of_listed_patterns(self, best: Searched) -> Searched:

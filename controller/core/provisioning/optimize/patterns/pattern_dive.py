@@ -6,8 +6,8 @@ left, with the same patterns. Other dives take the second most used at one step 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,25 +74,35 @@ class Rest:
         return np.asarray(sum(states))
 
 
-def dive(rest: Rest, units: Floats, group: Ints, turns: Sequence[int]) -> Packing | None:
-    """Return a whole packing of patterns at hand (units P x D, group P); None where they do not come to one.
+def dives(rest: Rest, units: Floats, group: Ints, turns: Sequence[Sequence[int]]) -> Iterator[Packing]:
+    """Yield whole packings of patterns at hand (units P x D, group P), at most one for each of the turns.
 
     turns: step by step, 0 for the pattern that is used most, 1 for the one after it; 0 after the last of them.
     """
+    takes = rest.groups.takes[group]
+    within = ((takes <= rest.limits) | (takes <= 0)).all(axis=1)
+    units, group = units[within], group[within]
     cover = rest.covered(units, group)
-    left = rest.chosen(cover, cover.program.solve(presolve=False).values).astype(np.float64)
+    values = cover.program.solve(presolve=False).values
+    if any(len(states) > 1 for states in rest.wholes):
+        rest = replace(rest, wholes=[rest.chosen(cover, values)[None]])
+        cover = rest.covered(units, group)
+        values = cover.program.solve(presolve=False).values
+    for each in turns:
+        packing = _dive(rest, units, group, values[cover.used], each)
+        if packing is not None:
+            yield packing
+
+
+def _dive(rest: Rest, units: Floats, group: Ints, used: Floats, turns: Sequence[int]) -> Packing | None:
+    """Return a whole packing of the only end state; None where the patterns do not come to one.
+
+    used: P, how often the program uses each pattern.
+    """
+    left = np.sum([states[0] for states in rest.wholes], axis=0).astype(np.float64)
     available, limits, rows = rest.available.copy(), rest.limits.copy(), [list(rows) for rows in rest.groups.numbers]
     bins, step = list[Bin](), 0
-    while left.any():
-        takes = rest.groups.takes[group]
-        units = np.minimum(units, left)
-        usable = units.any(axis=1) & (available[group] >= 1) & ((takes <= limits) | (takes <= 0)).all(axis=1)
-        units, group = units[usable], group[usable]
-        if not len(group):
-            return None
-        now = Rest(rest.groups, [left[None].astype(np.int64)], available, limits, rest.cost, rest.dear)
-        cover = now.covered(units, group)
-        used = cover.program.solve(presolve=False).values[cover.used]
+    while len(group):
         whole = np.flatnonzero(used >= 1.0 - WHOLE)
         if not len(whole):
             order = np.argsort(-used, kind="stable")
@@ -105,4 +115,13 @@ def dive(rest: Rest, units: Floats, group: Ints, turns: Sequence[int]) -> Packin
                 bins.append(Bin(existing, rows[number].pop() if existing else rows[number][0], taken))
                 left, available[number] = left - taken, available[number] - 1
                 limits = limits - rest.groups.takes[number]
-    return Packing(bins, left)
+        if not left.any():
+            return Packing(bins, left)
+        takes = rest.groups.takes[group]
+        units = np.minimum(units, left)
+        usable = units.any(axis=1) & (available[group] >= 1) & ((takes <= limits) | (takes <= 0)).all(axis=1)
+        units, group = units[usable], group[usable]
+        now = replace(rest, wholes=[left[None].astype(np.int64)], available=available, limits=limits)
+        cover = now.covered(units, group)
+        used = cover.program.solve(presolve=False).values[cover.used]
+    return None
