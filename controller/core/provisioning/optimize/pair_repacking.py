@@ -96,9 +96,9 @@ class PairRepacking:
             return None
         costs, types = self._costs(ways, now, left)
         others, rows = (costs, types) if not other.existing else self._on_existing(ways, other.number)
-        both = costs + others[::-1]
-        cheaper = np.flatnonzero(both < now - TOLERANCE)
-        for way in cheaper[np.argsort(both[cheaper], kind="stable")][:TRIED].tolist():
+        sums = costs + others[::-1]
+        cheaper = np.flatnonzero(sums < now - TOLERANCE)
+        for way in cheaper[np.argsort(sums[cheaper], kind="stable")][:TRIED].tolist():
             units = np.zeros_like(whole)
             units[ways.items] = ways.units[way]
             parts = [
