@@ -39,8 +39,6 @@ class Expectations:
     def __init__(self) -> None:
         self.pods: dict[str, ExpectedPod] = {}
         self.on_the_way: frozenset[str] = frozenset()
-        self.nodes_of = defaultdict[str, set[str]](set)
-        """Nodes that an owner's pods were planned on, by its uid: which of them goes to which makes no difference."""
         self._most = 0
         """The most that they have been since there were none."""
         self._tied: frozenset[str] = frozenset()
