@@ -20,6 +20,7 @@ from controller.cli.view.screen_state import ScreenState
 from controller.cli.view.view_data import View, ordered
 from controller.core.api.labels import REGION
 from controller.core.api.quantity import bare_words
+from controller.core.decisions.decision import Decision
 
 LIMIT_STATES = {"unreadable": "bold red", "binds": "bold red", "short": "yellow", "full": "yellow", "": "green"}
 """Colour by a limit's state, in the order to show."""
@@ -117,14 +118,20 @@ class Page:
             below += [Text(), costs_table(view.costs, title, workloads=costs_shown == "workloads", most=rows)]
         if view.waiting and screen.pods:
             below += [Text(), _waiting(view, most, cut=not full)]
-        if view.decisions and screen.decisions:
+        decided = [each for each in view.decisions if not _leaves_pending(each.decision)]
+        if decided and screen.decisions:
             fixed = self.height is not None
             newest = (
                 Text(line(e, view.now, short=fixed), no_wrap=not full, overflow="fold" if full else "ellipsis")
-                for e in view.decisions[-5:]
+                for e in decided[-5:]
             )
             below += [Text(), Text("Decisions", style="bold"), *newest]
         return below
+
+
+def _leaves_pending(decision: Decision) -> bool:
+    """Return whether a pod got no node, which stands with the pending pods."""
+    return decision.kind == "skip" and decision.subject.startswith("Pod/")
 
 
 def starting(seconds: float) -> RenderableType:

@@ -85,11 +85,16 @@ def test_export_for_spreadsheets_has_a_line_a_node(run: Run, kubeconfig: str) ->
 def test_decisions_on_record_are_shown(run: Run, kubeconfig: str) -> None:
     ledger, kube = Ledger(ManualClock()), KubeClient(connect(kubeconfig))
     ledger.record(Decision("launch", "provisioning", f"Node/{OURS}", "2 pods had no room", "default"))
+    ledger.record(Decision("skip", "provisioning", "Pod/shop/big", "why it is pending"))
     data = {KEY: base64.b64encode(ledger.compact()).decode()}
     kube.create(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "binaryData": data}, "default")
     try:
         said = "provisioning: launch ours-1: 2 pods had no room"
-        assert said in run("view", "--kubeconfig", kubeconfig).stdout
+        shown = run("view", "--kubeconfig", kubeconfig).stdout
+        assert said in shown
+        assert "why it is pending" not in shown, "pending pods have their reasons beside them"
+        listed = answer(run("view", "--kubeconfig", kubeconfig, "-o", "json"))["decisions"]
+        assert [each["reason"] for each in listed] == ["2 pods had no room", "why it is pending"]
         assert said in run("explain", "node", OURS, "--kubeconfig", kubeconfig).stdout
     finally:
         kube.delete(CONFIG_MAPS, CONFIG_MAP, "default")
