@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.text import Text
 
 from controller.cli.cluster.cluster_view import ClusterLocation
+from controller.cli.cluster.decision_log import decisions
 from controller.cli.cluster.live_view import watch_cluster
 from controller.cli.inputs.objects import read_cluster
 from controller.cli.inputs.scenario import cluster_of
@@ -79,7 +80,10 @@ def sandbox(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def fill(kube: KubeClient) -> str:
-    """Workloads, and a pod that no Provisioner can place; waits until the others have nodes. A node of ours."""
+    """Workloads, and a pod that no Provisioner can place; waits until the others have nodes, and those are on record.
+
+    Returns a node of ours.
+    """
     for document in yaml.safe_load_all(WORKLOADS.read_text()):
         resource = RESOURCES.get(document["kind"])
         if resource is not None:
@@ -95,7 +99,8 @@ def fill(kube: KubeClient) -> str:
         snapshot = cluster.snapshot()
         waiting = [pod.name for pod in snapshot.pods.values() if provisionable(pod, snapshot)]
         ours = [node.name for node in snapshot.nodes.values() if node.initialized and node.pods]
-        if waiting == ["stuck"] and ours and len(ours) == len(snapshot.nodes):
+        on_record = any(each.decision.kind == "launch" for each in decisions(kube))
+        if waiting == ["stuck"] and ours and len(ours) == len(snapshot.nodes) and on_record:
             return ours[0]
         time.sleep(1)
     raise SystemExit("the workloads did not get their nodes in time")
