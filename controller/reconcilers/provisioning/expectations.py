@@ -40,7 +40,7 @@ class Expectations:
         self.pods: dict[str, ExpectedPod] = {}
         self.on_the_way: frozenset[str] = frozenset()
         self._most = 0
-        """The most that they have been since there were none."""
+        """The most that they have been since the last plan."""
         self._tied: frozenset[str] = frozenset()
         """Those whose placement depends on where other pods run, by uid."""
         self._elsewhere = False
@@ -107,7 +107,7 @@ class Expectations:
         self.pods = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
         kept = ((snapshot.pods.get(each.key), each.node) for each in self.pods.values())
         self.places = Counter((_owner(pod), node) for pod, node in kept if pod is not None)
-        self._elsewhere = False
+        self._elsewhere, self._most = False, len(self.pods)
         self._tied &= self.on_the_way
         self._tied |= {pod.uid for pod in pods if depends_on_pods(pod)}
 

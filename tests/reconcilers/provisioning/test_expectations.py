@@ -9,7 +9,12 @@ import pytest
 from controller.core.api.labels import ZONE
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm
 from controller.core.state.snapshot import Snapshot
-from controller.reconcilers.provisioning.expectations import BINDING_SECONDS, Expectations
+from controller.reconcilers.provisioning.expectations import (
+    BINDING_SECONDS,
+    FEWEST_SECONDS,
+    PAUSE_SECONDS,
+    Expectations,
+)
 from tests import factories
 
 
@@ -50,3 +55,22 @@ def test_which_of_an_owners_replicas_comes_to_which_of_their_nodes_makes_no_diff
     expected.observe(seen(*bound, waiting), 1, (), 1.0)
     expected.observe(seen(*bound, waiting), 1, (), 1.0 + 2 * BINDING_SECONDS)
     assert (waiting.uid in expected.on_the_way) == stays
+
+
+def test_the_pods_of_a_small_plan_are_not_the_last_ones_of_a_large_plan_before_it() -> None:
+    """One pod of the large plan never got its node. The pods of the small one wait for kube-scheduler as usual."""
+    pods = [factories.pending_pod(name=f"web-{n}") for n in range(100)]
+    node = factories.node(name="a")
+    here = factories.snapshot(nodes=[factories.state_node(node=node)], pending=pods)
+    expected = Expectations()
+    expected.expect("a", pods)
+    expected.observe(here, 100, (), 0.0)
+    bound = [replace(pod, node_name="a", phase="Running") for pod in pods[1:]]
+    later = [factories.pending_pod(name=f"api-{n}") for n in range(5)]
+    with_both = factories.snapshot(nodes=[factories.state_node(node=node, pods=bound)], pending=[pods[0], *later])
+    expected.observe(with_both, 6, (), 1.0)
+    expected.plan_anew([pods[0], *later], with_both)
+    expected.expect("a", [pods[0], *later])
+    expected.planned(1.0)
+    expected.observe(with_both, 6, (), 1.0 + PAUSE_SECONDS + FEWEST_SECONDS)
+    assert expected.on_the_way == {pod.uid for pod in (pods[0], *later)}
