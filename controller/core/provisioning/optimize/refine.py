@@ -54,7 +54,7 @@ GOOD = 1.0005
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
 OF_FEW = STRATEGIES[:1]
-"""Those for a small problem, whose packings are then repacked pair by pair."""
+"""Those for a small problem without pods that limits leave out: its packings are then repacked pair by pair."""
 OF_SMALL = 0.15
 """The part of its work that a small problem has: more is in vain."""
 SHARE_OF_BUDGET = 0.6
@@ -100,7 +100,8 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
             return existing_first(problem, exact)
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
-    best, finished = _build(problem, best, work, contenders, OF_FEW if small else STRATEGIES)
+    strategies = OF_FEW if small and not best.left.any() else STRATEGIES
+    best, finished = _build(problem, best, work, contenders, strategies)
     if small and not best.left.any():
         return min(
             (_repacked(problem, each) for each in contenders.kept() if not each.left.any()),
