@@ -85,6 +85,11 @@ class TopologySpreadConstraint:
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
 
+    @property
+    def required(self) -> bool:
+        """Whether kube-scheduler places no pod against it."""
+        return self.when_unsatisfiable == "DoNotSchedule"
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:

@@ -39,7 +39,7 @@ def _last_tried(pod: Pod) -> tuple[int, str, float]:
 
 
 def _required_spreads(pod: Pod) -> list[TopologySpreadConstraint]:
-    return [each for each in pod.spec.topology_spread if each.when_unsatisfiable == "DoNotSchedule"]
+    return [each for each in pod.spec.topology_spread if each.required]
 
 
 def _bound(snapshot: Snapshot, specs: set[int]) -> defaultdict[int, Counter[str]]:

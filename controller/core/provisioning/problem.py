@@ -36,7 +36,7 @@ def preempting(pod: Pod, snapshot: Snapshot) -> bool:
 def depends_on_pods(pod: Pod) -> bool:
     """Return whether the placement of the pod, or of others, depends on where other pods run."""
     spec = pod.spec
-    spread = any(each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread)
+    spread = any(each.required for each in spec.topology_spread)
     return bool(spread or spec.required_pod_affinity or spec.required_pod_anti_affinity or pod.volumes)
 
 

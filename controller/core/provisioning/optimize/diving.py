@@ -25,7 +25,7 @@ from controller.core.provisioning.optimize.bin_packing_problem import BinPacking
 from controller.core.provisioning.optimize.build import Bin, Packing, cheapest_type
 from controller.core.provisioning.optimize.contenders import Contenders
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
-from controller.core.provisioning.optimize.linear_program import LinearProgram
+from controller.core.provisioning.optimize.linear_program import WHOLE, LinearProgram
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.resource_space import Bools, Floats, Ints
 
@@ -35,8 +35,6 @@ FIRST_ROUNDS, ROUNDS = 12, 3
 """Rounds of column generation at most: before a dive's first bins are chosen, and before each later choice."""
 GAIN = 1e-6
 """$/hour, and part of a bin's price, that a new pattern has to gain."""
-WHOLE = 1e-6
-"""What a number may lack of a whole one, as the linear program is solved in floating point."""
 DEAR = 10.0
 """A unit that is left out costs the program as much as this many times all bins of the known packing."""
 BETTER = 1e-6

@@ -10,6 +10,8 @@ import numpy as np
 from controller.core.provisioning.resource_space import Floats, Ints
 
 INFINITY: float = highspy.kHighsInf
+WHOLE = 1e-6
+"""What a number may lack of a whole one, as a program is solved in floating point."""
 MANY = 15_000
 """With more columns than this, an interior point method with a crossover is faster than the simplex method."""
 MOST_ITERATIONS = 200_000

@@ -18,11 +18,8 @@ from controller.core.provisioning.optimize.bin_groups import (
     use_existing_once,
 )
 from controller.core.provisioning.optimize.build import Bin, Packing
-from controller.core.provisioning.optimize.linear_program import LinearProgram
+from controller.core.provisioning.optimize.linear_program import WHOLE, LinearProgram
 from controller.core.provisioning.resource_space import Floats, Ints
-
-WHOLE = 1e-6
-"""What a number may lack of a whole one, as the linear program is solved in floating point."""
 
 
 @dataclass(frozen=True, slots=True)
