@@ -36,7 +36,7 @@ NEVER = _Refusal()
 
 class Binder:
     """Binds what fits whenever something changed, a new pod at once. Of equal nodes it draws one, as kube-scheduler
-    does: scores are whole points. A nominated pod has its room there, and is bound there if it fits."""
+    does: scores are whole points."""
 
     def __init__(self, kube: MemoryKube, workloads: Workloads, time: VirtualTime, chance: random.Random) -> None:
         self.kube, self.workloads, self.time, self.chance = kube, workloads, time, chance
@@ -48,8 +48,6 @@ class Binder:
         self._due_at = math.inf
         """When the next round is; infinite: none is due."""
         self._waiting: dict[str, Document] = {}
-        self._nominated: dict[str, str] = {}
-        """Pods (by uid) that have room on a node (its name) that they are not bound to."""
         kube.listeners.append(self._heard)
 
     def _heard(self, kind: str, change: str, document: Document) -> None:
@@ -83,24 +81,13 @@ class Binder:
                 self._helped()
             else:
                 self.view.place(PodInfo(document), node)
-        if not node:
-            self._nominate(PodInfo(document), "" if ends else document.get("status", {}).get("nominatedNodeName", ""))
         if node or ends:
-            self._nominated.pop(uid, None)
             self._waiting.pop(uid, None)
             self._refused.pop(uid, None)
         else:
             self._waiting[uid] = document
             if uid not in self._refused:
                 self._soon()
-
-    def _nominate(self, pod: PodInfo, node: str) -> None:
-        before = self._nominated.pop(pod.uid, "")
-        if before in self.view.nodes:
-            self.view.nodes[before].remove(pod.uid)
-        if node in self.view.nodes:
-            self.view.place(pod, node)
-            self._nominated[pod.uid] = node
 
     def _helped(self) -> None:
         self._changes += 1
@@ -123,7 +110,7 @@ class Binder:
                 self._soon()
                 return
             pod = PodInfo(document)
-            if not pod.spread and uid not in self._nominated and pod.signature in hopeless:
+            if not pod.spread and pod.signature in hopeless:
                 self._refuse(uid, document)
                 continue
             tried += 1
@@ -135,8 +122,6 @@ class Binder:
             self._soon(max(ROUND_SECONDS, min(later) - now))
 
     def _attempt(self, pod: PodInfo) -> bool:
-        nominated = self._nominated.get(pod.uid, "")
-        self._nominate(pod, "")
         repelling = [node for node in self.view.nodes.values() if any(p.anti_affinity for p in node.pods.values())]
         verdict = evaluate(pod, self.view, repelling)
         if not verdict.feasible:
@@ -144,8 +129,7 @@ class Binder:
         nodes = list(verdict.feasible)
         points = [math.floor(each) for each in scores(pod, nodes, self.view)]
         best = max(points)
-        equal = [n for n, reached in zip(nodes, points, strict=True) if reached == best]
-        node = next((n for n in nodes if n.name == nominated), None) or self.chance.choice(equal)
+        node = self.chance.choice([n for n, reached in zip(nodes, points, strict=True) if reached == best])
         self.workloads.bind(pod.obj, node.name)
         self._changes += bool(pod.spread)
         return True
@@ -164,6 +148,3 @@ class Binder:
             }
             status = {"phase": "Pending", "conditions": [refusal]}
             self._waiting[uid] = self.kube.put(PODS, {**document, "status": status})
-        elif "nominatedNodeName" in (status := document.get("status", {})):
-            cleared = {key: value for key, value in status.items() if key != "nominatedNodeName"}
-            self._waiting[uid] = self.kube.put(PODS, {**document, "status": cleared})

@@ -40,6 +40,10 @@ class MemoryKube(KubeClient):
         self.end_pod: Callable[[Document], None] = lambda pod: self.remove(PODS, pod)
         self.evict_pod: Callable[[Document], None] = lambda pod: self.end_pod(pod)
         """Evict, or raise TooManyRequestsError."""
+        self.bind_pod: Callable[[Document, str], object] = lambda pod, node: self.put(
+            PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}}
+        )
+        """Bind the pod, which has no node, to a node by its name."""
         self._numbers = itertools.count(1)
 
     # What the cluster does
@@ -114,6 +118,8 @@ class MemoryKube(KubeClient):
     def create(
         self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = "", name: str = ""
     ) -> Document:
+        if subresource == "binding":
+            return self._create_binding(obj, namespace, name)
         self._count("create", resource)
         metadata = {**obj["metadata"], **({"namespace": namespace} if namespace else {})}
         if self.find(resource, metadata["name"], metadata.get("namespace", "")) is not None:
@@ -124,6 +130,15 @@ class MemoryKube(KubeClient):
             spec = document.get("spec") or {}
             document["spec"] = {**spec, "taints": [*(spec.get("taints") or ()), not_ready]}
         return self.put(resource, document)
+
+    def _create_binding(self, binding: Mapping[str, Any], namespace: str, name: str) -> Document:
+        self._count("bind", PODS)
+        pod = self._existing(PODS, name, namespace)
+        taken = pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]
+        if taken or pod["metadata"]["uid"] != binding["metadata"]["uid"]:
+            raise ConflictError(f"Pod {name} has a node, ends, or is another", 409)
+        self.bind_pod(pod, binding["target"]["name"])
+        return {"kind": "Status", "status": "Success"}
 
     def patch(
         self,

@@ -72,7 +72,7 @@ class Workloads:
         self._selectors = {each["metadata"]["name"]: _selector(each) for each in day.budgets}
         self._budgets_due = False
         self._daemon_sets: list[Document] = []
-        kube.end_pod, kube.evict_pod = self._end, self._evict
+        kube.end_pod, kube.evict_pod, kube.bind_pod = self._end, self._evict, self.bind
         kube.listeners.append(self._heard)
 
     def begin(self) -> None:
@@ -95,7 +95,7 @@ class Workloads:
                 self._soon(lambda name=name: self._shrink(name))
 
     def bind(self, pod: Document, node: str) -> None:
-        """What kube-scheduler's binding does."""
+        """What a binding does, kube-scheduler's or the controller's."""
         now, uid = self.time.clock.now(), pod["metadata"]["uid"]
         created = self.waits.created.pop(uid, None)
         if created is not None:

@@ -19,10 +19,6 @@ WEBHOOK_GUARD = "karpenter-webhook-configurations"
 
 _VERSION = "admissionregistration.k8s.io/v1"
 _POD_META_FIELDS = ("finalizers", "generateName", "labels", "ownerReferences")
-_POD_STATUS_FIELDS = (
-    "conditions", "containerStatuses", "ephemeralContainerStatuses", "hostIP", "initContainerStatuses", "message",
-    "phase", "podIP", "podIPs", "qosClass", "reason", "startTime",
-)  # fmt: skip
 _WEBHOOK_META_FIELDS = ("annotations", "finalizers", "labels", "ownerReferences")
 _HOOK_FIELDS = (
     "admissionReviewVersions", "failurePolicy", "matchConditions", "matchPolicy", "namespaceSelector", "objectSelector",
@@ -31,13 +27,9 @@ _HOOK_FIELDS = (
 
 
 def pod_guard(namespace: str) -> dict[str, dict[str, Any]]:
-    """A policy by which the controller may change two annotations of pods and their nominated node, and its binding,
-    each by a unique key."""
-    may = (
-        f"may change the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods and their nominated node alone"
-    )
-    unchanged = [*_only_our_annotations(), _only_the_nomination()]
-    return _guard("pod-guard", POD_GUARD, namespace, "", ("pods", "pods/status"), unchanged, may)
+    """A policy by which the controller may change two annotations of pods, and its binding, each by a unique key."""
+    may = f"may change the annotations {COST_ANNOTATION} and {WRITTEN_ANNOTATION} of pods alone"
+    return _guard("pod-guard", POD_GUARD, namespace, "", ("pods",), _only_our_annotations(), may)
 
 
 def webhook_guard(namespace: str) -> dict[str, dict[str, Any]]:
@@ -94,12 +86,6 @@ def _only_our_annotations() -> list[str]:
         within("object", new, "oldObject", old),
         within("oldObject", old, "object", new),
     ]
-
-
-def _only_the_nomination() -> str:
-    """A CEL expression: after an update of the status all fields but the nominated node are as before."""
-    fields = [f"object.status.?{name} == oldObject.status.?{name}" for name in _POD_STATUS_FIELDS]
-    return f"request.subResource != 'status' || ({' && '.join(fields)})"
 
 
 def _only_ca_bundles() -> str:

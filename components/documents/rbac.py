@@ -41,8 +41,8 @@ CLUSTER_RULES: tuple[Rule, ...] = (
     _rule("", ("namespaces", "persistentvolumeclaims", "persistentvolumes"), ("list", "watch")),
     # "patch" for pod deletion costs; guards.py leaves of it two annotations.
     _rule("", ("pods",), ("list", "watch", "delete", "patch")),
-    # status.nominatedNodeName; guards.py leaves nothing else.
-    _rule("", ("pods/status",), ("patch",)),
+    # For pods of new nodes that are still cordoned (the setting placeAsPlanned).
+    _rule("", ("pods/binding",), ("create",)),
     _rule("", ("nodes",), (*READ, "create", "patch", "delete")),
     _rule("", ("pods/eviction",), ("create",)),
     _rule("", ("events",), ("create", "patch")),

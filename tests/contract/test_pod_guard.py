@@ -1,4 +1,4 @@
-"""The stack's ValidatingAdmissionPolicy on pods: the controller changes its two annotations and nominations alone.
+"""The stack's ValidatingAdmissionPolicy on pods: the controller changes its two annotations alone.
 
 Both servers store it; the real one evaluates it, and is what proves it.
 """
@@ -18,7 +18,7 @@ ROOT = "/apis/admissionregistration.k8s.io/v1"
 CONTROLLER = "system:serviceaccount:karpenter:karpenter"
 
 
-def test_of_a_pod_the_controller_changes_its_two_annotations_its_nomination_and_nothing_else(client: Client) -> None:
+def test_of_a_pod_the_controller_changes_its_two_annotations_and_nothing_else(client: Client) -> None:
     plurals = {"pod-guard": "validatingadmissionpolicies", "pod-guard-binding": "validatingadmissionpolicybindings"}
     made = []
     for key, document in pod_guard("karpenter").items():
@@ -47,16 +47,6 @@ def test_of_a_pod_the_controller_changes_its_two_annotations_its_nomination_and_
         assert changed({"metadata": {"finalizers": ["a.example/b"]}}) == 422
         assert changed({"metadata": {"annotations": dict.fromkeys(ours)}}) == 200
         assert changed({"metadata": {"labels": {"x": "y"}}}, user="somebody") == 200
-
-        def status(body: dict[str, Any], user: str = CONTROLLER) -> int:
-            return client.patch(f"{pods}/{name}/status", {"status": body}, as_user=user).code
-
-        assert status({"nominatedNodeName": "n"}) == 200
-        assert status({"nominatedNodeName": None}) == 200
-        assert status({"phase": "Failed"}) == 422
-        assert status({"nominatedNodeName": "n", "podIP": "10.0.0.1"}) == 422
-        assert status({"conditions": [{"type": "Ready", "status": "True"}]}) == 422
-        assert status({"message": "m"}, user="somebody") == 200
     finally:
         for path in made:
             client.delete(path).ok()

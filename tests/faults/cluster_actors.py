@@ -8,6 +8,7 @@ from typing import Any
 from controller.core.api.labels import INSTANCE_TYPE, PROVISIONER_NAME
 from controller.core.api.quantity import resources
 from controller.core.deprovisioning.surge import RESTARTED_FOR
+from controller.errors import ConflictError
 from controller.kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS
 from tests.reconcilers.conftest import READY, World
 
@@ -47,6 +48,8 @@ class ClusterActors:
         for pod in staying:
             if not pod["spec"].get("nodeName"):
                 self._schedule(pod, staying, nodes)
+            elif pod["status"].get("phase") != "Running":
+                self._run(pod)
 
     def deploy(self, app: str, cpu: str) -> None:
         """A Deployment of one; its pod is made at the next turn, unless it is made by hand after this."""
@@ -142,11 +145,18 @@ class ClusterActors:
                 target = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"]}
                 name = pod["metadata"]["name"]
                 binding = {"metadata": {"name": name}, "target": target}
-                self.world.kube.create(PODS, binding, "default", subresource="binding", name=name)
-                status = {"phase": "Running", "conditions": [SCHEDULED, READY]}
-                self.world.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
+                try:
+                    self.world.kube.create(PODS, binding, "default", subresource="binding", name=name)
+                except ConflictError:  # the controller has bound it meanwhile
+                    return
+                self._run(pod)
                 pod["spec"]["nodeName"] = node["metadata"]["name"]
                 return
+
+    def _run(self, pod: dict[str, Any]) -> None:
+        status = {"phase": "Running", "conditions": [SCHEDULED, READY]}
+        name = pod["metadata"]["name"]
+        self.world.kube.patch(PODS, name, {"status": status}, namespace="default", subresource="status")
 
     def _fits(self, pod: dict[str, Any], pods: list[dict[str, Any]], node: dict[str, Any]) -> bool:
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in (node["status"].get("conditions") or ()))

@@ -109,7 +109,7 @@ GOES = frozenset({"DELETE nodes", "terminate"})
 DRAINS = frozenset({"POST pods/eviction"}) | GOES
 REPLACES = frozenset({RECORD, "launch", "POST nodes", "DELETE nodes"})
 JOINS = frozenset({"PATCH nodes ownerReferences", "PATCH nodes labels"})
-OPENS = frozenset({"PATCH pods/status", f"PATCH nodes annotations.-{keys.OPENS_WITH}"})
+OPENS = frozenset({"POST pods/binding", f"PATCH nodes annotations.-{keys.OPENS_WITH}"})
 ENDS = frozenset({"PATCH nodes labels", "POST pods/eviction", "terminate", "PATCH nodes -finalizers"})
 
 
@@ -205,10 +205,11 @@ def termination(controller: CrashingController) -> list[str]:
 
 
 def placing(controller: CrashingController) -> list[str]:
-    """Pods of two sizes, for which one plan has two nodes: they are created cordoned, and opened together."""
+    """Pods of two sizes, for which one plan has two nodes: these are created cordoned, get their pods, and open."""
     kind = {"key": keys.INSTANCE_TYPE, "operator": "In", "values": ["c5.large"]}
     controller.world.add_provisioner(requirements=[kind])
-    controller.actors.wanted = {"small": (1, "1200m"), "large": (1, "1500m")}
+    for app, cpu in (("small", "1200m"), ("large", "1500m")):
+        controller.actors.deploy(app, cpu)
     return []
 
 

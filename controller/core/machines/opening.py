@@ -1,14 +1,13 @@
-"""Open the nodes of a plan to pods together, once each pod is nominated to the node that it was planned for.
+"""Open the nodes of a plan to kube-scheduler together, once each pod is bound to the node that it was planned for.
 
 kube-scheduler prefers the emptiest of the nodes that it knows: it fills those that are Ready first with pods that were
 planned for others, in another mix, and some of the pods then fit nowhere. So the nodes of a plan whose pods differ in
-their requests are created cordoned (DaemonSets' pods tolerate that). A pod with `status.nominatedNodeName` is bound to
-that node if it fits there, and until then kube-scheduler leaves its room to it (ADR 84).
+their requests are created cordoned (DaemonSets' pods tolerate that), and the controller binds their pods (ADR 84).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -29,17 +28,6 @@ def opens_together(planned: Sequence[PlannedNode], pods: Mapping[PodKey, Pod]) -
         return False
     specs = {id(spec): spec for spec in (pods[key].spec for node in planned for key in node.pods if key in pods)}
     return len({spec.requests for spec in specs.values()}) > 1
-
-
-@dataclass(frozen=True, slots=True)
-class Nomination:
-    """A pod that is to be nominated to the node that it was planned for, by the node's own name."""
-
-    pod: ExpectedPod
-    since: float
-    """When its node was opened, in seconds of a monotonic clock."""
-    times: int = 0
-    """How often it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +69,7 @@ def openings(
 
 def with_startup_taints(closed: Iterable[Node], provisioners: Mapping[str, Provisioner]) -> Iterator[str]:
     """Yield the uids of Ready nodes on which startup taints of their Provisioner still are: kube-scheduler binds no pod
-    to them yet, and would clear its nomination."""
+    to them yet."""
     for node in closed:
         provisioner = provisioners.get(node.labels.get(PROVISIONER_NAME, ""))
         startup = {(taint.key, taint.effect) for taint in provisioner.startup_taints} if provisioner else set()
@@ -95,17 +83,17 @@ def expected_on(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod]) -> d
     return {uid: ExpectedPod(pod.key, own[pod.node]) for uid, pod in expected.items() if pod.node in own}
 
 
-def in_turn(nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], most: int) -> Iterator[list[Node]]:
-    """Divide nodes that are due into those that are opened one lot after the other, each with at most `most` expected
-    pods or of one node."""
-    counts = Counter(pod.node for pod in expected_on(nodes, expected).values())
-    lot, pods = list[Node](), 0
+def in_turn(nodes: Sequence[Node], pods: Mapping[str, int], most: int) -> Iterator[list[Node]]:
+    """Divide nodes that are due into those that are opened one lot after the other, each with at most `most` pods to
+    bind (`pods`: by node's name) or of one node."""
+    lot, count = list[Node](), 0
     for node in nodes:
-        if lot and pods + counts[node.name] > most:
+        here = pods.get(node.name, 0)
+        if lot and count + here > most:
             yield lot
-            lot, pods = [], 0
+            lot, count = [], 0
         lot.append(node)
-        pods += counts[node.name]
+        count += here
     if lot:
         yield lot
 

@@ -27,7 +27,7 @@ def provisionable(pod: Pod, snapshot: Snapshot) -> bool:
 def preempting(pod: Pod, snapshot: Snapshot) -> bool:
     """Return whether kube-scheduler is removing pods for this one: pods of lower priority end on its nominated node.
 
-    Karpenter v0.27 takes every nominated pod for one, but others nominate too (the setting `placeAsPlanned`).
+    Karpenter v0.27 takes every nominated pod for one, but others may nominate too (KEP 5278).
     """
     node = snapshot.nodes.get(pod.nominated_node_name) if pod.nominated_node_name else None
     return node is not None and pod.spec.may_preempt and node.lowest_ending < pod.spec.priority

@@ -1,9 +1,9 @@
-"""Open nodes that were created cordoned: nominate their pods to them, then uncordon the nodes of a plan together."""
+"""Open nodes that were created cordoned: bind their pods to them, then uncordon the nodes of a plan together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -13,19 +13,10 @@ from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
+from controller.core.machines.binding import bindings
 from controller.core.machines.node_documents import taint_document
-from controller.core.machines.nomination_order import by_turns
 from controller.core.machines.on_their_way import ExpectedPod
-from controller.core.machines.opening import (
-    Nomination,
-    Openings,
-    expected_on,
-    in_turn,
-    openings,
-    pending,
-    with_startup_taints,
-)
-from controller.core.provisioning.problem import depends_on_pods
+from controller.core.machines.opening import Openings, in_turn, openings, with_startup_taints
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
@@ -39,21 +30,10 @@ STARTUP_SECONDS = 60.0
 """The longest that a Ready node is kept closed for its startup taints: what takes them off may have to run there."""
 WORKERS = 8
 MOST_AT_ONCE = 1000
-"""Pods that are nominated before their nodes open: five seconds at 200 requests a second."""
-NOMINATING_SECONDS = 10.0
-"""After this no further pod is nominated at once: an API server that is slow, or a webhook that fails, keeps no node
-closed."""
-NOMINATED_SECONDS = 60.0
-"""How long nominations are kept up. kube-scheduler clears one when an attempt to place the pod fails, as it may before
-the last of the nodes is open."""
-KEPT_SECONDS = 120.0
-"""After this the nomination of a pod that still has no node is taken back: as long as it stands, kube-scheduler leaves
-the node's room to that pod, and from Kubernetes 1.35 on it clears no nomination itself."""
-RENEWAL_SECONDS = 2.0
-"""Between two renewals: kube-scheduler clears nominations one after the other."""
-MOST_NOMINATIONS = 5
-"""Of one pod to one node: where kube-scheduler never agrees, it places the pod elsewhere."""
-WORDS = Words("Pods are not nominated to the nodes that were planned for them", "Pods are nominated again")
+"""Pods that are bound before their nodes open: five seconds at 200 requests a second."""
+BINDING_SECONDS = 10.0
+"""After this no further pod is bound: an API server that is slow, or a webhook that fails, keeps no node closed."""
+WORDS = Words("Pods are not bound to the nodes that were planned for them", "Pods are bound again")
 
 
 class OpeningReconciler(ContextReconciler):
@@ -70,12 +50,9 @@ class OpeningReconciler(ContextReconciler):
         self._openings = Openings()
         self._startup_since: dict[str, float] = {}
         """When a node was first seen Ready with startup taints, by uid."""
-        self._nominated: dict[str, Nomination] = {}
-        """Nominations that are kept up, or to be taken back, by the pod's uid."""
-        self._renewal_at = 0.0
 
     def _pass(self, snapshot: Snapshot) -> float:
-        """Open the nodes that are due, and renew the nominations that were cleared."""
+        """Bind the pods of the nodes that are due, and open these."""
         closed = [
             node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
         ]
@@ -85,14 +62,16 @@ class OpeningReconciler(ContextReconciler):
         self._items.keep({node.uid for node in closed})
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
-        for nodes in in_turn(due, expected, MOST_AT_ONCE):
-            self._attempt(partial(self._nominate_first, nodes, expected, snapshot))
+        found = list[tuple[Pod, str]]()
+        # Whatever is wrong with binding, it is logged, and keeps no node closed.
+        look = partial(self._look_for_bindings, due, expected, snapshot, found)
+        self._attempts.attempt("pods", look, WORDS.begins, Exception)
+        for nodes in in_turn(due, Counter(node for _, node in found), MOST_AT_ONCE):
+            names = {node.name for node in nodes}
+            self._bind_all([(pod, node) for pod, node in found if node in names])
             list(self._executor.map(self._open, nodes))
-        if now >= self._renewal_at:
-            self._attempt(partial(self._renew, snapshot, now))
-        renewal_at = self._renewal_at if self._nominated else inf
         started_at = min((self._startup_since[uid] + STARTUP_SECONDS for uid in starting), default=inf)
-        return min(self._items.next_try_seconds(), min(self._openings.next_at, renewal_at, started_at) - now)
+        return min(self._items.next_try_seconds(), min(self._openings.next_at, started_at) - now)
 
     def _starting(self, closed: Sequence[Node], snapshot: Snapshot, now: float) -> frozenset[str]:
         """Return the uids of nodes whose startup taints are still waited for."""
@@ -100,78 +79,45 @@ class OpeningReconciler(ContextReconciler):
         self._startup_since = {uid: self._startup_since.get(uid, now) for uid in tainted}
         return frozenset(uid for uid, since in self._startup_since.items() if now - since < STARTUP_SECONDS)
 
-    def _attempt(self, nominate: Callable[[], None]) -> None:
-        """Nominate pods. Whatever is wrong with that, it is logged, and keeps no node closed."""
-        self._attempts.attempt("pods", nominate, WORDS.begins, Exception)
+    def _look_for_bindings(
+        self,
+        nodes: Sequence[Node],
+        expected: Mapping[str, ExpectedPod],
+        snapshot: Snapshot,
+        found: list[tuple[Pod, str]],
+    ) -> None:
+        """Find the pods to bind to nodes that are about to be opened, each with its node's name."""
+        judged = bindings(nodes, expected, snapshot)
+        for violation in judged.violations:
+            self._log.info("Pods are left to kube-scheduler", subject=violation.subject, rule=violation.rule)
+        found += judged.pods
 
-    def _nominate_first(self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> None:
-        """Nominate the pods that are expected on nodes that are about to be opened, unless that was done before."""
-        now, names = self._clock.monotonic(), {node.name for node in nodes}
-        done = {uid for uid, each in self._nominated.items() if each.pod.node in names}
-        pods = {uid: pod for uid, pod in expected_on(nodes, expected).items() if uid not in done}
-        first = {uid: Nomination(pod, now) for uid, pod in by_turns(pods, snapshot).items()}
-        self._nominated |= self._kept_up(first, snapshot, now)
-        self._renewal_at = self._clock.monotonic() + RENEWAL_SECONDS
-
-    def _renew(self, snapshot: Snapshot, now: float) -> None:
-        if self._nominated:
-            self._renewal_at = now + RENEWAL_SECONDS
-            self._nominated = self._kept_up(self._nominated, snapshot, now)
-
-    def _kept_up(self, nominations: Mapping[str, Nomination], snapshot: Snapshot, now: float) -> dict[str, Nomination]:
-        """Nominate the pods that are pending and not nominated to their node; in the end take nominations back.
-
-        Return the nominations that are still to be looked at.
-        """
-        kept, lacking, outdated = dict[str, Nomination](), list[tuple[Pod, str]](), list[tuple[Pod, None]]()
-        waiting = pending({uid: each.pod for uid, each in nominations.items()}, snapshot.pods)
-        staying = {name for name, node in snapshot.nodes.items() if not node.leaving}
-        for uid, pod, node in waiting:
-            each = nominations[uid]
-            stands, seconds = pod.nominated_node_name == node, now - each.since
-            if seconds >= KEPT_SECONDS and not stands:
-                continue
-            if seconds >= KEPT_SECONDS:
-                outdated.append((pod, None))
-            elif not stands and seconds < NOMINATED_SECONDS and each.times < _most(pod) and node in staying:
-                lacking.append((pod, node))
-                each = replace(each, times=each.times + 1)
-            kept[uid] = each
-        if lacking or outdated:
-            self._write_all(lacking, outdated)
-        return kept
-
-    def _write_all(self, lacking: Sequence[tuple[Pod, str]], outdated: Sequence[tuple[Pod, None]]) -> None:
+    def _bind_all(self, pods: Sequence[tuple[Pod, str]]) -> None:
         began = self._clock.monotonic()
-        end = began + NOMINATING_SECONDS
-        done = list(self._executor.map(lambda each: self._write(*each, end), [*lacking, *outdated]))
-        count, seconds = sum(done[: len(lacking)]), round(self._clock.monotonic() - began, 3)
-        if count:
-            self._log.info("Nominated pods to the nodes that they were planned for", pod_count=count, seconds=seconds)
-        if taken_back := sum(done[len(lacking) :]):
-            self._log.info("Took back nominations of pods that still have no node", pod_count=taken_back)
+        done = self._executor.map(lambda each: self._bind(*each, began + BINDING_SECONDS), pods)
+        if count := sum(done):
+            seconds = round(self._clock.monotonic() - began, 3)
+            self._log.info("Bound pods to the nodes that they were planned for", pod_count=count, seconds=seconds)
 
-    def _write(self, pod: Pod, node: str | None, end: float) -> bool:
-        """Nominate the pod, or take its nomination back; False if that failed, or if it is `end` (monotonic seconds)
-        already."""
+    def _bind(self, pod: Pod, node: str, end: float) -> bool:
+        """Bind the pod; False if that failed, or if it is `end` (monotonic seconds) already."""
         if self._clock.monotonic() >= end:
             return False
-        namespace, name = pod.key
-        metadata = {"uid": pod.uid} if node else {"uid": pod.uid, "resourceVersion": pod.resource_version}
-        patch = {"metadata": metadata, "status": {"nominatedNodeName": node}}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node},
+        }
         try:
-            written = self._kube.patch(PODS, name, patch, namespace=namespace, subresource="status")
-        except NotFoundError as error:
-            self._log.debug("Pod was gone before it was nominated", pod=f"{namespace}/{name}", error=str(error))
-            return False
-        except ConflictError as error:
-            self._log.debug("Pod has changed before it was nominated", pod=f"{namespace}/{name}", error=str(error))
+            self._kube.create(PODS, binding, pod.namespace, subresource="binding", name=pod.name)
+        except (NotFoundError, ConflictError) as error:  # it has a node, ends, or is another of the same name
+            self._log.debug("Pod has changed before it was bound", pod=pod.full_name, error=str(error))
             return False
         except KubeError as error:
             self._failures.failed("pods", type(error).__name__, WORDS, error)
             return False
         self._failures.recovered("pods")
-        self._informers.learn(PODS, written)
         return True
 
     def _open(self, seen: Node) -> None:
@@ -199,9 +145,3 @@ class OpeningReconciler(ContextReconciler):
         metadata = {"annotations": {OPENS_WITH: None}, "resourceVersion": node.resource_version}
         spec = {"unschedulable": None, "taints": [taint_document(taint) for taint in node.taints] or None}
         return self._kube.patch(NODES, node.name, {"metadata": metadata, "spec": spec})
-
-
-def _most(pod: Pod) -> int:
-    """Return how often the pod is nominated. Where it may run depends on which other pods are bound before it: then
-    kube-scheduler may be right to refuse, and to place it elsewhere."""
-    return 1 if depends_on_pods(pod) else MOST_NOMINATIONS

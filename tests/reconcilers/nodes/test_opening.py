@@ -1,4 +1,4 @@
-"""Nodes that are created cordoned are opened together, with their pods nominated, over the API server."""
+"""Nodes that are created cordoned get their pods bound and are opened together, over the API server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.core.api.labels import OPENS_WITH
+from controller.core.machines.binding import Bindings
 from controller.core.machines.node_documents import node_document
 from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
 from controller.core.state.snapshot import Snapshot
@@ -15,11 +16,8 @@ from controller.errors import KubeError
 from controller.kube.resources import NODES, PODS, Resource
 from controller.reconcilers.nodes import opening_reconciler
 from controller.reconcilers.nodes.opening_reconciler import (
-    KEPT_SECONDS,
-    MOST_NOMINATIONS,
-    NOMINATING_SECONDS,
+    BINDING_SECONDS,
     OPEN_SECONDS,
-    RENEWAL_SECONDS,
     STARTUP_SECONDS,
     WORKERS,
     OpeningReconciler,
@@ -27,6 +25,8 @@ from controller.reconcilers.nodes.opening_reconciler import (
 from controller.reconcilers.nodes.termination_reconciler import TerminationReconciler
 from tests.core.instances import cloud_instance
 from tests.reconcilers.conftest import World
+
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", True)
 
 
 def launched(world: World, number: int, group: str = "plan") -> str:
@@ -43,9 +43,20 @@ def two_nodes(world: World) -> list[str]:
     return [launched(world, number) for number in (1, 2)]
 
 
-def expect(world: World, pod: str, number: int, spec: dict[str, Any] | None = None) -> None:
+def add_replica(world: World, name: str) -> str:
+    """A pod of the ReplicaSet web that waits; its uid."""
+    found = world.kube.list(REPLICA_SETS, "default")
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    web = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}
+    made = found[0] if found else world.kube.create(REPLICA_SETS, web, "default")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made["metadata"]["uid"]}
+    pod = world.add_pod(name, ownerReferences=[{**owner, "controller": True}])
+    return str(pod["metadata"]["uid"])
+
+
+def expect(world: World, pod: str, number: int) -> None:
     """As a plan does, before its node has a name."""
-    uid = world.add_pod(pod, spec=spec)["metadata"]["uid"]
+    uid = add_replica(world, pod)
     expected = dict(world.context.planning.expected)
     world.context.planning.expected = {**expected, uid: ExpectedPod(("default", pod), stand_in_name(f"token-{number}"))}
 
@@ -56,21 +67,16 @@ def cordoned(world: World, name: str) -> bool:
     return OPENS_WITH in document["metadata"]["annotations"]
 
 
-def nomination(world: World, pod: str) -> str:
-    status = world.kube.get(PODS, pod, "default")["status"]
-    return str(status.get("nominatedNodeName", ""))
-
-
-def bind(world: World, pod: str, node: str) -> None:
-    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": node}}
-    world.kube.create(PODS, {**binding, "metadata": {"name": pod}}, "default", subresource="binding", name=pod)
+def home(world: World, pod: str) -> str:
+    """The node that the pod is bound to."""
+    return str(world.kube.get(PODS, pod, "default")["spec"].get("nodeName", ""))
 
 
 def all_open(snapshot: Snapshot) -> bool:
     return not any(OPENS_WITH in node.node.annotations for node in snapshot.nodes.values())
 
 
-def test_they_open_when_all_are_ready_and_pods_are_nominated_before(world: World) -> None:
+def test_they_open_when_all_are_ready_and_their_pods_are_bound_before(world: World) -> None:
     first, second = two_nodes(world)
     expect(world, "a", 1)
     expect(world, "b", 2)
@@ -78,12 +84,12 @@ def test_they_open_when_all_are_ready_and_pods_are_nominated_before(world: World
     world.come_up(first)
     assert loop.reconcile(world.caught_up()) <= OPEN_SECONDS
     assert cordoned(world, first)
-    assert nomination(world, "a") == "", "kube-scheduler would clear it: the node is cordoned"
+    assert home(world, "a") == ""
     world.come_up(second)
     loop.reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert not cordoned(world, second)
-    assert (nomination(world, "a"), nomination(world, "b")) == (first, second)
+    assert (home(world, "a"), home(world, "b")) == (first, second)
 
 
 def test_the_taint_of_the_cordon_goes_with_it_and_no_other(world: World) -> None:
@@ -120,24 +126,22 @@ def test_a_node_that_changes_meanwhile_is_looked_at_again(world: World, monkeypa
     assert all(world.node(name)["metadata"]["labels"]["changed"] == "meanwhile" for name in names)
 
 
-def test_nominations_that_take_long_keep_no_node_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_that_take_long_keep_no_node_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A webhook for pods that runs on the very nodes, say: its pods wait for them."""
     names = two_nodes(world)
     for number in range(3 * WORKERS):
         expect(world, f"p{number}", 1)
     for name in names:
-        world.come_up(name)
-    patch, tried = world.kube.patch, list[str]()
+        world.come_up(name, {"cpu": "64", "memory": "8Gi", "pods": "99"})
+    tried, snapshot = list[str](), world.caught_up()
 
-    def slow(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
-        if resource == PODS:
-            tried.append(name)
-            world.clock.ahead_seconds += NOMINATING_SECONDS
-            raise KubeError("failed calling webhook", 500)
-        return patch(resource, name, *given, **fields)
+    def slow(_resource: Resource, _binding: Any, *_: Any, name: str = "", **__: Any) -> Any:
+        tried.append(name)
+        world.clock.ahead_seconds += BINDING_SECONDS
+        raise KubeError("failed calling webhook", 500)
 
-    monkeypatch.setattr(world.kube, "patch", slow)
-    OpeningReconciler(world.context).reconcile(world.caught_up())
+    monkeypatch.setattr(world.kube, "create", slow)
+    OpeningReconciler(world.context).reconcile(snapshot)
     assert 0 < len(tried) <= WORKERS, "those that had begun"
     assert not any(cordoned(world, name) for name in names)
 
@@ -152,7 +156,7 @@ def test_a_node_that_does_not_come_holds_the_others_up_for_ten_seconds(world: Wo
     loop.reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert cordoned(world, second)
-    assert nomination(world, "b") == ""
+    assert home(world, "b") == ""
 
 
 def test_nodes_stay_closed_until_their_startup_taints_are_gone(world: World) -> None:
@@ -171,13 +175,13 @@ def test_nodes_stay_closed_until_their_startup_taints_are_gone(world: World) -> 
     world.kube.patch(NODES, first, {"spec": {"taints": None}})
     loop.reconcile(world.caught_up())
     assert cordoned(world, first), "it waits for the other"
-    assert nomination(world, "a") == ""
+    assert home(world, "a") == ""
     world.clock.ahead_seconds = STARTUP_SECONDS + 1.0
     loop.reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert not cordoned(world, second)
     assert world.node(second)["spec"]["taints"] == [taint]
-    assert nomination(world, "a") == first
+    assert home(world, "a") == first
 
 
 def test_a_node_that_is_deleted_is_neither_opened_nor_waited_for(world: World) -> None:
@@ -204,88 +208,63 @@ def test_a_node_that_is_deleted_before_it_opens_is_cordoned_once_and_stays_close
     assert OPENS_WITH not in world.node(name)["metadata"]["annotations"]
 
 
-def test_a_nomination_that_kube_scheduler_cleared_is_renewed_and_no_other(world: World) -> None:
-    names = two_nodes(world)
-    for pod, number in (("a", 1), ("bound", 1), ("b", 2)):
-        expect(world, pod, number)
-    for name in names:
-        world.come_up(name)
-    loop = OpeningReconciler(world.context)
-    loop.reconcile(world.caught_up())
-    bind(world, "bound", names[1])
-    for _ in range(MOST_NOMINATIONS + 2):
-        cleared = {"status": {"nominatedNodeName": None}}
-        world.kube.patch(PODS, "a", cleared, namespace="default", subresource="status")
-        world.clock.ahead_seconds += RENEWAL_SECONDS
-        loop.reconcile(world.caught_up())
-        bound = world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"]
-    assert world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"] == bound
-    assert nomination(world, "a") == "", "kube-scheduler never agreed: it may place the pod elsewhere"
-    assert nomination(world, "b") == names[1]
-
-
-def test_each_pod_is_nominated_once_where_nodes_open_one_lot_after_the_other(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The snapshot of the pass does not have what was written for the lots before."""
+def test_nodes_of_many_pods_open_one_lot_after_the_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler need not wait for the last of thousands of pods to be bound."""
     monkeypatch.setattr(opening_reconciler, "MOST_AT_ONCE", 1)
     names = two_nodes(world)
     for number, pod in ((1, "a"), (2, "b")):
         expect(world, pod, number)
     for name in names:
         world.come_up(name)
-    patch, written = world.kube.patch, list[str]()
+    create, patch, written = world.kube.create, world.kube.patch, list[str]()
+    snapshot = world.caught_up()
 
-    def counted(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
+    def created(resource: Resource, document: dict[str, Any], *given: Any, **fields: Any) -> Any:
+        if resource == PODS:
+            written.append(document["metadata"]["name"])
+        return create(resource, document, *given, **fields)
+
+    def patched(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
         written.append(name)
         return patch(resource, name, *given, **fields)
 
-    monkeypatch.setattr(world.kube, "patch", counted)
-    OpeningReconciler(world.context).reconcile(world.caught_up())
+    monkeypatch.setattr(world.kube, "create", created)
+    monkeypatch.setattr(world.kube, "patch", patched)
+    OpeningReconciler(world.context).reconcile(snapshot)
     assert written == ["a", names[0], "b", names[1]]
 
 
-def test_no_pod_is_nominated_again_to_a_node_that_is_being_deleted(world: World) -> None:
+def test_a_pod_that_has_changed_since_it_was_seen_stays_as_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler binds one, another is deleted, and a StatefulSet makes one anew, under the same name."""
+    names = two_nodes(world)
+    for pod in ("bound", "gone", "anew", "last"):
+        expect(world, pod, 1 + (pod > "b"))
+    for name in names:
+        world.come_up(name, {"cpu": "8", "memory": "8Gi", "pods": "29"})
+    create, snapshot = world.kube.create, world.caught_up()
+    for pod in ("gone", "anew"):
+        world.kube.delete(PODS, pod, "default", grace_period_seconds=0)
+    add_replica(world, "anew")
+    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": names[1]}}
+    create(PODS, {**binding, "metadata": {"name": "bound"}}, "default", subresource="binding", name="bound")
+    OpeningReconciler(world.context).reconcile(snapshot)
+    assert (home(world, "bound"), home(world, "anew"), home(world, "last")) == (names[1], "", names[1])
+    assert not any(cordoned(world, name) for name in names)
+
+
+def test_pods_that_something_new_keeps_from_their_node_are_left_to_kube_scheduler(world: World) -> None:
+    """The log says what it is."""
     names = two_nodes(world)
     for number, pod in ((1, "a"), (2, "b")):
         expect(world, pod, number)
-    for name in names:
-        world.come_up(name)
-    loop = OpeningReconciler(world.context)
-    loop.reconcile(world.caught_up())
-    world.kube.delete(NODES, names[0])
-    world.until(lambda snapshot: snapshot.nodes[names[0]].leaving)
-    for pod in ("a", "b"):
-        cleared = {"status": {"nominatedNodeName": None}}
-        world.kube.patch(PODS, pod, cleared, namespace="default", subresource="status")
-    world.clock.ahead_seconds += RENEWAL_SECONDS
-    loop.reconcile(world.caught_up())
-    assert (nomination(world, "a"), nomination(world, "b")) == ("", names[1])
-
-
-def test_nominations_that_kube_scheduler_neither_follows_nor_clears_are_taken_back(world: World) -> None:
-    """It would leave the room to these pods for ever. Those of others, and of pods that are bound, are left alone."""
-    names = two_nodes(world)
-    for number, pod in enumerate(("stuck", "elsewhere", "bound")):
-        expect(world, pod, 1 + number % 2)
-    for name in names:
-        world.come_up(name)
-    loop = OpeningReconciler(world.context)
-    loop.reconcile(world.caught_up())
-    preempts = {"status": {"nominatedNodeName": "preempted"}}
-    world.kube.patch(PODS, "elsewhere", preempts, namespace="default", subresource="status")
-    bind(world, "bound", names[0])
-    bound = world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"]
-    world.clock.ahead_seconds = KEPT_SECONDS - 1.0
-    loop.reconcile(world.caught_up())
-    assert nomination(world, "stuck") == names[0]
-    world.clock.ahead_seconds += RENEWAL_SECONDS
-    loop.reconcile(world.caught_up())
-    assert nomination(world, "stuck") == ""
-    assert nomination(world, "elsewhere") == "preempted"
-    assert world.kube.get(PODS, "bound", "default")["metadata"]["resourceVersion"] == bound
-    world.clock.ahead_seconds += RENEWAL_SECONDS
-    assert loop.reconcile(world.caught_up()) > RENEWAL_SECONDS, "nothing is left to be done"
+    world.come_up(names[0], {"cpu": "500m", "memory": "8Gi", "pods": "29"})
+    world.come_up(names[1])
+    with capture_logs() as logs:
+        OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert (home(world, "a"), home(world, "b")) == ("", names[1])
+    assert not any(cordoned(world, name) for name in names)
+    left = [(each["subject"], each["rule"]) for each in logs if each["event"] == "Pods are left to kube-scheduler"]
+    assert left == [(names[0], "cpu: 1000 used of 500")]
 
 
 def test_with_the_setting_off_what_is_closed_opens_as_it_is_ready(world: World) -> None:
@@ -296,57 +275,53 @@ def test_with_the_setting_off_what_is_closed_opens_as_it_is_ready(world: World) 
     OpeningReconciler(world.context).reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert cordoned(world, second)
-    assert nomination(world, "a") == ""
+    assert home(world, "a") == ""
 
 
-def refuse(world: World, monkeypatch: pytest.MonkeyPatch, refused: Resource) -> None:
-    """Patches of a kind fail until the monkeypatch is undone."""
-    patch = world.kube.patch
+def refuse(monkeypatch: pytest.MonkeyPatch, world: World, verb: str) -> None:
+    """All of the client's calls of a verb fail until the monkeypatch is undone."""
 
-    def failing(resource: Resource, name: str, *given: Any, **fields: Any) -> Any:
-        if resource == refused:
-            raise KubeError(f"{resource.kind} {name}: refused", 403)
-        return patch(resource, name, *given, **fields)
+    def failing(resource: Resource, *_: Any, **__: Any) -> Any:
+        raise KubeError(f"{resource.kind}: refused", 403)
 
-    monkeypatch.setattr(world.kube, "patch", failing)
+    monkeypatch.setattr(world.kube, verb, failing)
 
 
 def test_the_next_leader_opens_what_the_last_one_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It knows no plan: the pods are kube-scheduler's to place. Killed between the nominations and the opening."""
+    """It knows no plan: the pods are kube-scheduler's to place. Killed between the bindings and the opening."""
     names = two_nodes(world)
     expect(world, "a", 1)
     for name in names:
         world.come_up(name)
-    refuse(world, monkeypatch, NODES)
+    refuse(monkeypatch, world, "patch")
     OpeningReconciler(world.context).reconcile(world.caught_up())
     monkeypatch.undo()
     assert all(cordoned(world, name) for name in names)
-    assert nomination(world, "a") == names[0]
+    assert home(world, "a") == names[0]
     world.context.planning.expected = {}
     world.passes(OpeningReconciler(world.context), all_open)
 
 
-def test_where_pods_cannot_be_nominated_the_nodes_open_all_the_same(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_pods_cannot_be_bound_the_nodes_open_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ClusterRole is of an earlier release, say."""
     names = two_nodes(world)
     expect(world, "a", 1)
     for name in names:
         world.come_up(name)
-    refuse(world, monkeypatch, PODS)
-    OpeningReconciler(world.context).reconcile(world.caught_up())
+    snapshot = world.caught_up()
+    refuse(monkeypatch, world, "create")
+    OpeningReconciler(world.context).reconcile(snapshot)
     monkeypatch.undo()
     assert not any(cordoned(world, name) for name in names)
 
 
-def test_whatever_is_wrong_with_nominations_the_nodes_open_all_the_same(
+def test_whatever_is_wrong_with_bindings_the_nodes_open_all_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> dict[str, ExpectedPod]:
+    def broken(*_: Any) -> Bindings:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(opening_reconciler, "by_turns", broken)
+    monkeypatch.setattr(opening_reconciler, "bindings", broken)
     names = two_nodes(world)
     expect(world, "a", 1)
     for name in names:
@@ -355,25 +330,3 @@ def test_whatever_is_wrong_with_nominations_the_nodes_open_all_the_same(
         OpeningReconciler(world.context).reconcile(world.caught_up())
     assert not any(cordoned(world, name) for name in names)
     assert [entry["error"] for entry in logs if entry["log_level"] == "error"] == ["ZeroDivisionError: a bug"]
-
-
-def test_pods_whose_place_depends_on_others_are_nominated_once(world: World) -> None:
-    """kube-scheduler may be right to refuse: the other zones have too few of the spread's pods yet."""
-    names = two_nodes(world)
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "topology.kubernetes.io/zone",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
-    expect(world, "a", 1, {"topologySpreadConstraints": [spread]})
-    for name in names:
-        world.come_up(name)
-    loop = OpeningReconciler(world.context)
-    loop.reconcile(world.caught_up())
-    assert nomination(world, "a") == names[0]
-    cleared = {"status": {"nominatedNodeName": None}}
-    world.kube.patch(PODS, "a", cleared, namespace="default", subresource="status")
-    world.clock.ahead_seconds += RENEWAL_SECONDS
-    loop.reconcile(world.caught_up())
-    assert nomination(world, "a") == ""

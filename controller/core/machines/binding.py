@@ -1,0 +1,76 @@
+"""Which planned pods the controller binds itself, to new nodes that are still closed to kube-scheduler.
+
+kube-scheduler places pods one after the other, and knows nothing of the plan that fills the new nodes to within a few
+percent of their room. A pod is bound as planned where all of kube-scheduler's rules hold on the node as it is now. All
+others are left to kube-scheduler, which finds the nodes open a moment later (ADR 84).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from controller.core.api.frozen import EMPTY
+from controller.core.api.node import Node
+from controller.core.api.pod import Pod, PodKey
+from controller.core.api.replicas import Pods
+from controller.core.audit.plan_audit import Violation, judge
+from controller.core.machines.on_their_way import ExpectedPod
+from controller.core.machines.opening import expected_on, pending
+from controller.core.provisioning.plan import ExistingPlacement, SchedulingPlan, SchedulingProblem
+from controller.core.provisioning.problem import depends_on_pods
+from controller.core.state.effective import effective_taints
+from controller.core.state.snapshot import Snapshot, StateNode
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""kube-scheduler's profile on EKS, where nobody can configure it: its rules are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """`pods`: those to bind, each with its node's name. `violations`: rules that pods planned for the other nodes would
+    break, as something has changed since the plan was made."""
+
+    pods: tuple[tuple[Pod, str], ...]
+    violations: tuple[Violation, ...] = ()
+
+
+def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> Bindings:
+    """Return which of the expected pods (by uid) to bind to these nodes: all of a node's, or none."""
+    planned = defaultdict[str, list[Pod]](list)
+    for _, pod, node in pending(expected_on(nodes, expected), snapshot.pods):
+        if node in snapshot.nodes and may_be_bound(pod):
+            planned[node].append(pod)
+    plan = SchedulingPlan(existing=tuple(ExistingPlacement(node, _keys(pods), "") for node, pods in planned.items()))
+    verdict = judge(plan, _problem(planned, snapshot))
+    kept = ((snapshot.pods[key], each.node) for each in verdict.plan.existing for key in each.pods)
+    pods = tuple((pod, node) for pod, node in kept if verdict.topology_judged or not depends_on_pods(pod))
+    return Bindings(pods, verdict.violations)
+
+
+def may_be_bound(pod: Pod) -> bool:
+    """Whether nothing but kube-scheduler's rules for pods and nodes is to be observed, and nothing lost if the kubelet
+    refuses the pod after all.
+
+    kube-scheduler chooses volumes and devices for pods, and removes others for those that it has nominated. A kubelet
+    that has no room for a pod fails it: its owner makes another, a pod without one would be gone.
+    """
+    chosen_with_it = pod.volumes or pod.spec.resource_claims or pod.nominated_node_name
+    return bool(pod.owners) and not chosen_with_it and pod.spec.scheduler_name == DEFAULT_SCHEDULER
+
+
+def _keys(pods: Iterable[Pod]) -> tuple[PodKey, ...]:
+    return tuple(sorted(pod.key for pod in pods))
+
+
+def _problem(planned: Mapping[str, list[Pod]], snapshot: Snapshot) -> SchedulingProblem:
+    """The nodes as kube-scheduler sees them: plans count on what a node that starts does not report yet."""
+    seen = {name: _as_it_is(snapshot.nodes[name]) for name in planned}
+    pods = Pods.of(pod for pods in planned.values() for pod in pods)
+    return SchedulingProblem(pods, tuple(seen.values()), (), EMPTY, snapshot)
+
+
+def _as_it_is(state: StateNode) -> StateNode:
+    taints = effective_taints(state.node, (), initialized=True)
+    return replace(state, allocatable=state.node.allocatable, taints=taints)
