@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.replicas import Pods
@@ -29,7 +30,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """`pods`: those to bind, each with its node's name. `violations`: rules that pods planned for the other nodes would
+    """`pods`: those to bind, each with its node's name. `violations`: rules that pods planned for other nodes would
     break, as something has changed since the plan was made."""
 
     pods: tuple[tuple[Pod, str], ...]
@@ -37,16 +38,23 @@ class Bindings:
 
 
 def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> Bindings:
-    """Return which of the expected pods (by uid) to bind to these nodes: all of a node's, or none."""
-    planned = defaultdict[str, list[Pod]](list)
-    for _, pod, node in pending(expected_on(nodes, expected), snapshot.pods):
-        if node in snapshot.nodes and may_be_bound(pod):
-            planned[node].append(pod)
-    plan = SchedulingPlan(existing=tuple(ExistingPlacement(node, _keys(pods), "") for node, pods in planned.items()))
-    verdict = judge(plan, _problem(planned, snapshot))
-    kept = ((snapshot.pods[key], each.node) for each in verdict.plan.existing for key in each.pods)
+    """Return which of the expected pods (by uid) to bind to these nodes: all of a node's, or none.
+
+    Pods that kube-scheduler is about to bind to nodes which are open already count as bound: the replicas of a spread
+    may be planned for both. Where a node is left out, the others are judged again without its pods.
+    """
+    due = {node.name: node for node in nodes}
+    planned, violations = _planned(due, expected, snapshot), list[Violation]()
+    while True:
+        placements = tuple(ExistingPlacement(node, _keys(pods), "") for node, pods in planned.items())
+        verdict = judge(SchedulingPlan(existing=placements), _problem(planned, snapshot))
+        violations += verdict.violations
+        if len(verdict.plan.existing) == len(planned):
+            break
+        planned = {each.node: planned[each.node] for each in verdict.plan.existing}
+    kept = ((pod, node) for node, pods in planned.items() if node in due for pod in pods)
     pods = tuple((pod, node) for pod, node in kept if verdict.topology_judged or not depends_on_pods(pod))
-    return Bindings(pods, verdict.violations)
+    return Bindings(pods, tuple(violations))
 
 
 def may_be_bound(pod: Pod) -> bool:
@@ -58,6 +66,21 @@ def may_be_bound(pod: Pod) -> bool:
     """
     chosen_with_it = pod.volumes or pod.spec.resource_claims or pod.nominated_node_name
     return bool(pod.owners) and not chosen_with_it and pod.spec.scheduler_name == DEFAULT_SCHEDULER
+
+
+def _planned(due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> dict[str, list[Pod]]:
+    """The pods that wait, by the name of their node, which is due or open."""
+    states = snapshot.nodes.values()
+    there = [
+        each.node
+        for each in states
+        if each.name in due or (each.takes_pods and OPENS_WITH not in each.node.annotations)
+    ]
+    planned = defaultdict[str, list[Pod]](list)
+    for _, pod, node in pending(expected_on(there, expected), snapshot.pods):
+        if node not in due or may_be_bound(pod):
+            planned[node].append(pod)
+    return planned
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[PodKey, ...]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.api.labels import HOSTNAME, ZONE
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import HOSTNAME, OPENS_WITH, ZONE
 from controller.core.api.node import Taint
 from controller.core.api.pod import (
     LabelSelector,
@@ -133,7 +134,23 @@ def test_a_spread_has_to_hold_once_all_that_is_due_is_bound() -> None:
     planned = {replica(f"{zone}{n}", spec=spread): zone for zone in "ab" for n in range(2)}
     nodes = [new_node(zone, f"zone-{zone}") for zone in "ab"]
     assert bound(found(planned, *nodes)) == {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
-    assert bound(found(planned, *nodes, due="a")) == {}, "zone b has none yet"
+    closed = replace(nodes[1], node=replace(nodes[1].node, annotations=FrozenMap({OPENS_WITH: "plan"})))
+    assert bound(found(planned, nodes[0], closed, due="a")) == {}, "zone b may get none"
+
+
+def test_replicas_that_kube_scheduler_is_about_to_bind_to_open_nodes_count_for_a_spread() -> None:
+    """As long as they still have their room there. It cannot bind them before these."""
+    spread = {"topology_spread": (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", factories.selector(app="web")),)}
+    planned = {
+        replica(f"{zone}{n}", spec=spread, labels=FrozenMap({"app": "web"})): zone for zone in "ab" for n in range(2)
+    }
+    there = factories.node(name="b", zone="zone-b")
+    full = factories.running_pod(node="b", requests={"cpu": "500m"})
+    new = new_node("a", "zone-a")
+    assert bound(found(planned, new, factories.state_node(node=there), due="a")) == {"a0": "a", "a1": "a"}
+    given = found(planned, new, factories.state_node(node=there, pods=[full]), due="a")
+    assert bound(given) == {}
+    assert given.violations[0].subject == "b"
 
 
 def test_what_was_bound_meanwhile_counts() -> None:
