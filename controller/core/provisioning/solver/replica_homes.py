@@ -195,20 +195,15 @@ def _grouped(costs: Floats, counts: Floats) -> Ints:
 def chosen(
     workloads: Sequence[Workload], homes: Homes, budget: float, *, evenly: bool = False
 ) -> Mapping[str, Division]:
-    """Return divisions of as many workloads as their premiums allow: `budget` $/hour in all. The dearest are divided
-    less, or not."""
-    evened = [defaultdict[Home, float](float) for _ in SPARE]
-    options = {
-        each.name: [
-            homes.divided(each, spare, taken, evenly=evenly) for spare, taken in zip(SPARE, evened, strict=True)
-        ]
-        for each in workloads
-    }
-    left = {name: [each for each in some if each is not None] for name, some in options.items()}
-    left = {name: some for name, some in left.items() if some}
-    while sum(some[0].premium for some in left.values()) > budget:
-        dearest = max(left, key=lambda name: (left[name][0].premium, name))
-        left[dearest].pop(0)
-        if not left[dearest]:
-            del left[dearest]
-    return {name: some[0] for name, some in left.items()}
+    """Return divisions of as many workloads as their premiums allow: `budget` $/hour in all. With what is left, others
+    are divided with a replica more in one place."""
+    found = dict[str, Division]()
+    for spare in SPARE:
+        evened = defaultdict[Home, float](float)
+        some = [(each.name, homes.divided(each, spare, evened, evenly=evenly)) for each in workloads]
+        lacking = [(name, each) for name, each in some if each is not None and name not in found]
+        for name, each in sorted(lacking, key=lambda one: (one[1].premium, one[0])):
+            if each.premium <= budget:
+                found[name] = each
+                budget -= each.premium
+    return found

@@ -102,3 +102,10 @@ def test_the_dearest_workload_is_divided_less_where_the_money_does_not_do_for_al
     """A unit takes a quarter of a node: half of four cost $0.05 more in the other family, half of eight $0.10."""
     found = divided([*deployment("a", 4), *deployment("b", 8)], [family("m1", 0.1), family("m2", 0.2)], {}, budget)
     assert {name: homes[ZONES[1], "m2"] for name, homes in found.items()} == dearer
+
+
+def test_one_workload_is_divided_fully_rather_than_two_almost() -> None:
+    """Two of eight cost $0.10 each, or $0.075 where one family carries five: over half of each would be lost."""
+    kinds = [family("m1", 0.1), family("m2", 0.2)]
+    found = divided([*deployment("a", 8), *deployment("b", 8)], kinds, {}, budget=0.16)
+    assert {name: homes[ZONES[1], "m2"] for name, homes in found.items()} == {"a": 4}
