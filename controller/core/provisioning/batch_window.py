@@ -1,8 +1,9 @@
 """The batch window: pods that appear together are scheduled together.
 
 As in Karpenter v0.27 (`batchIdleDuration`, `batchMaxDuration`), the first trigger opens the window, each further one
-restarts the idle timer, and the window closes when either timer ends. The window is a value and takes times as
-arguments: equal triggers give equal windows.
+restarts the idle timer, and the window closes when either timer ends. Karpenter lets a burst that goes on wait for all
+of the longer timer; here the window also closes once a plan gains nothing from more pods. The window is a value and
+takes times as arguments: equal triggers give equal windows.
 """
 
 from __future__ import annotations
@@ -21,15 +22,24 @@ class BatchTimes:
     max_seconds: float = 10.0
     retrigger_seconds: float = 10.0
     """A pod that still waits after this long counts as a new trigger."""
+    enough: int = 1_000
+    enough_each: int = 100
+    """With so many triggers in all, and so many for each workload, a window closes `idle_seconds` after it opened,
+    whether more come or not: a plan gains little from further ones of the same workloads, and what it leaves free is
+    room for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWindow:
-    """The state between two observations. `seen`: when each of the known triggers last counted."""
+    """The state between two observations. `seen`: when each of the known triggers last counted.
+
+    `count`: how many triggers counted since the window opened.
+    """
 
     opened_at: float | None = None
     last_trigger_at: float = 0.0
     seen: FrozenMap[str, float] = EMPTY
+    count: int = 0
 
     def observe(
         self, now: float, waiting: Collection[str], times: BatchTimes, expected: Collection[str] = ()
@@ -43,21 +53,27 @@ class BatchWindow:
         if not waiting:
             return BatchWindow()
         known, expected = self.seen, frozenset(expected)
-        seen, fresh = dict[str, float](), False
+        seen, fresh = dict[str, float](), 0
         for name in waiting:
             at = now if name in expected and name in known else known.get(name)
             if at is None or now - at >= times.retrigger_seconds:
-                at, fresh = now, True
+                at, fresh = now, fresh + 1
             seen[name] = at
         if not fresh:
             return replace(self, seen=FrozenMap(seen))
-        return BatchWindow(self.opened_at if self.opened_at is not None else now, now, FrozenMap(seen))
+        opened_at, count = (now, 0) if self.opened_at is None else (self.opened_at, self.count)
+        return BatchWindow(opened_at, now, FrozenMap(seen), count + fresh)
 
-    def closes_at(self, times: BatchTimes) -> float | None:
-        """Return when the window closes if no further trigger comes; None if no window is open."""
+    def closes_at(self, times: BatchTimes, workloads: int = 1) -> float | None:
+        """Return when the window closes if no further trigger comes; None if no window is open.
+
+        workloads: how many the triggers that counted since it opened belong to.
+        """
         if self.opened_at is None:
             return None
-        return min(self.opened_at + times.max_seconds, self.last_trigger_at + times.idle_seconds)
+        enough = self.count >= max(times.enough, times.enough_each * workloads)
+        last = self.opened_at if enough else self.last_trigger_at
+        return min(self.opened_at + times.max_seconds, last + times.idle_seconds)
 
     def closed(self) -> BatchWindow:
         """Return the state after the batch was taken; triggers stay known and do not reopen the window at once."""

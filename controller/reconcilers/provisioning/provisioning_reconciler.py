@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -129,9 +129,9 @@ class ProvisioningReconciler(ContextReconciler):
         triggers = self._triggers(snapshot)
         not_any_more = self._expected.observe(snapshot, len(triggers), self._under_way.names, now)
         self._renew_nominations(snapshot, now)
-        self._window = self._window.forget(not_any_more & triggers)
+        self._window = self._window.forget(not_any_more & triggers.keys())
         self._window = self._window.observe(now, triggers, times, self._expected.on_the_way)
-        closes_at = self._closes_at(len(triggers), times, now)
+        closes_at = self._closes_at(triggers, times, now)
         self._planning.unplanned = closes_at is not None
         first = (
             self._scheduled and not self._planned.is_set()
@@ -175,31 +175,38 @@ class ProvisioningReconciler(ContextReconciler):
             self._expected.arrive(snapshot.unbound, self._to_come)
             self._planning.expected = dict(self._expected.pods)
 
-    def _closes_at(self, count: int, times: BatchTimes, now: float) -> float | None:
+    def _closes_at(self, triggers: Mapping[str, Pod], times: BatchTimes, now: float) -> float | None:
         """Return when the window closes: earlier where pods to come are known, and no others join them.
 
-        count: pods to plan for that are there.
+        triggers: the pods to plan for that are there, by uid.
         """
         closes_at = self._window.closes_at(times)
+        if self._window.count >= times.enough:
+            closes_at = self._window.closes_at(times, self._workloads(triggers))
         if closes_at is None or not self._to_come:
             self._most_unplanned = 0
             return closes_at
-        unplanned = count + sum(map(len, self._to_come.values()))
+        unplanned = len(triggers) + sum(map(len, self._to_come.values()))
         if unplanned > self._most_unplanned:
             self._most_unplanned, self._grew_at = unplanned, now
         return min(closes_at, self._grew_at + times.idle_seconds)
 
-    def _triggers(self, snapshot: Snapshot) -> set[str]:
-        """Return the uids of the pods to plan for.
+    def _workloads(self, triggers: Mapping[str, Pod]) -> int:
+        """Return how many workloads the pods belong to that no node is on its way for."""
+        pods = (pod for uid, pod in triggers.items() if uid not in self._expected.on_the_way)
+        return len({pod.owners[0].uid if pod.owners else pod.uid for pod in pods})
+
+    def _triggers(self, snapshot: Snapshot) -> dict[str, Pod]:
+        """Return the pods to plan for, by uid.
 
         Pods of classes that kube-scheduler has not marked count in an open window, and once they are planned for.
         """
-        pods = {pod.uid for pod in waiting(snapshot) if not opted_out(pod)}
+        pods = {pod.uid: pod for pod in waiting(snapshot) if not opted_out(pod)}
         if not pods or not self._plans_ahead():
             return pods
         pending, is_open = untried(snapshot), self._window.opened_at is not None
-        pods.update(pod.uid for pod in pending.ahead)
-        pods.update(pod.uid for pod in pending.others if is_open or pod.uid in self._expected.pods)
+        pods.update((pod.uid, pod) for pod in pending.ahead)
+        pods.update((pod.uid, pod) for pod in pending.others if is_open or pod.uid in self._expected.pods)
         return pods
 
     def _renew_nominations(self, snapshot: Snapshot, now: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +36,28 @@ def test_a_stream_of_triggers_closes_at_the_maximum() -> None:
         names.append(str(step))
         window = window.observe(5.0 + step * 0.5, names, TIMES)
     assert window.closes_at(TIMES) == 15.0
+
+
+def test_a_stream_of_triggers_that_are_enough_for_a_plan_closes_the_idle_time_after_it_began() -> None:
+    times, names, window = replace(TIMES, enough=20, enough_each=20), list[str](), BatchWindow()
+    for step in range(8):
+        names += [f"{step}-{number}" for number in range(5)]
+        window = window.observe(5.0 + step * 0.4, names, times)
+        assert window.closes_at(times) == (5.0 + step * 0.4 + 1.0 if len(names) < 20 else 6.0)
+
+
+def test_a_burst_of_many_workloads_is_waited_for_until_each_has_many_pods() -> None:
+    times, names = replace(TIMES, enough=20, enough_each=10), [str(number) for number in range(25)]
+    window = BatchWindow().observe(5.0, names[:20], times).observe(5.5, names, times)
+    assert window.closes_at(times, workloads=2) == 6.0
+    assert window.closes_at(times, workloads=3) == 6.5
+
+
+def test_pods_of_earlier_batches_are_not_counted_among_those_that_are_enough() -> None:
+    times, early = replace(TIMES, enough=20, enough_each=20), [f"early-{number}" for number in range(30)]
+    window = BatchWindow().observe(5.0, early, times).closed()
+    window = window.observe(6.0, [*early, "a"], times).observe(6.5, [*early, "a", "b"], times)
+    assert window.closes_at(times) == 7.5
 
 
 def test_after_a_batch_the_same_pods_open_no_window_until_they_have_waited() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from controller.core.provisioning.batch_window import BatchTimes
 from controller.core.state.change import Change, ChangeType
 from controller.kube.client import KubeClient
 from controller.kube.events import EventRecorder, ObjectRef
@@ -264,6 +265,26 @@ def test_the_window_does_not_wait_for_pods_to_come_and_those_that_come_open_none
     assert sum(request.requests["cpu"] for request in bursts.cloud.requests) == 40_000
     bursts.pass_for(2 * IDLE_SECONDS)
     assert bursts.plans == 1
+
+
+@pytest.mark.parametrize("workloads", [1, 100])
+def test_a_large_burst_of_few_workloads_is_planned_in_parts_while_it_goes_on(workloads: int) -> None:
+    """Three hundred pods come each second. Each has one node: the last few join one that is on its way."""
+    bursts, enough = Bursts(), BatchTimes().enough
+    pods = [factories.pod_object(name=f"pod-{n}", status={"conditions": []}) for n in range(enough * 3 // 2)]
+    for number, pod in enumerate(pods):
+        pod["metadata"]["ownerReferences"] = [{**WEB, "uid": f"web-{number % workloads}"}]
+        pod["status"] = TRIED
+    with capture_logs() as logs:
+        for there in range(60, len(pods) + 1, 60):
+            bursts.show("Pod", pods[:there])
+            bursts.pass_for(STEP_SECONDS)
+            assert bursts.plans == (1 if workloads == 1 and there >= enough else 0)
+        bursts.pass_for(2 * IDLE_SECONDS)
+    assert bursts.plans == (2 if workloads == 1 else 1)
+    placed = ("Pods have a node on its way", "Pods have room on a node")
+    counts = [each["pod_count"] for each in logs if each["event"] in placed]
+    assert sum(counts) == len(pods)
 
 
 @pytest.mark.parametrize("owners", [True, False])

@@ -50,7 +50,8 @@ _ROWS: Final = (
     Setting("batchMaxDuration", readers.duration, "10s", live=True,
             doc="A batch of pending pods closes at the latest this long after its first pod."),
     Setting("batchIdleDuration", readers.duration, "1s", live=True,
-            doc="A batch of pending pods closes when no further pod came for this long."),
+            doc="A batch of pending pods closes when no further pod came for this long. With 1,000 pods, 100 or more a "
+                "workload on the mean, it closes this long after its first pod."),
     Setting("featureGates.driftEnabled", readers.boolean, "false",
             doc="Replace nodes whose AMI is no longer what their template asks for."),
     Setting("aws.clusterEndpoint", readers.url, "",
