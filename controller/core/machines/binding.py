@@ -40,10 +40,12 @@ class Bindings:
 def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> Bindings:
     """Return which of the expected pods (by uid) to bind to these nodes: all of a node's, or none.
 
-    Pods that kube-scheduler is about to bind to nodes which are open already count as bound: the replicas of a spread
+    Pods that kube-scheduler is about to bind to nodes which are open and Ready count as bound: the replicas of a spread
     may be planned for both. Where a node is left out, the others are judged again without its pods.
     """
     due = {node.name: node for node in nodes}
+    if not due:
+        return Bindings(())
     planned, violations = _planned(due, expected, snapshot), list[Violation]()
     while True:
         placements = tuple(ExistingPlacement(node, _keys(pods), "") for node, pods in planned.items())
@@ -69,18 +71,18 @@ def may_be_bound(pod: Pod) -> bool:
 
 
 def _planned(due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> dict[str, list[Pod]]:
-    """The pods that wait, by the name of their node, which is due or open."""
-    states = snapshot.nodes.values()
-    there = [
-        each.node
-        for each in states
-        if each.name in due or (each.takes_pods and OPENS_WITH not in each.node.annotations)
-    ]
+    """The pods that wait, by the name of their node, which is due, or open and Ready."""
+    there = [each.node for each in snapshot.nodes.values() if each.name in due or _is_open(each)]
     planned = defaultdict[str, list[Pod]](list)
     for _, pod, node in pending(expected_on(there, expected), snapshot.pods):
         if node not in due or may_be_bound(pod):
             planned[node].append(pod)
     return planned
+
+
+def _is_open(state: StateNode) -> bool:
+    """Return whether kube-scheduler binds pods to the node; until its kubelet is Ready it may report no room at all."""
+    return state.takes_pods and state.node.ready and OPENS_WITH not in state.node.annotations
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[PodKey, ...]:

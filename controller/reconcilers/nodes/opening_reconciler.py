@@ -13,6 +13,7 @@ from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
+from controller.core.audit.plan_audit import Violation
 from controller.core.machines.binding import bindings
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod
@@ -50,12 +51,16 @@ class OpeningReconciler(ContextReconciler):
         self._openings = Openings()
         self._startup_since: dict[str, float] = {}
         """When a node was first seen Ready with startup taints, by uid."""
+        self._reported: set[Violation] = set()
+        """Those in the log since a node was closed last."""
 
     def _pass(self, snapshot: Snapshot) -> float:
         """Bind the pods of the nodes that are due, and open these."""
         closed = [
             node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
         ]
+        if not closed:
+            self._reported.clear()
         now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
         starting = self._starting(closed, snapshot, now) if wanted else frozenset[str]()
         self._openings = openings(closed, self._openings, now, OPEN_SECONDS if wanted else 0.0, starting)
@@ -88,7 +93,10 @@ class OpeningReconciler(ContextReconciler):
     ) -> None:
         """Find the pods to bind to nodes that are about to be opened, each with its node's name."""
         judged = bindings(nodes, expected, snapshot)
-        for violation in judged.violations:
+        for violation in dict.fromkeys(judged.violations):
+            if violation in self._reported:
+                continue
+            self._reported.add(violation)
             self._log.info("Pods are left to kube-scheduler", subject=violation.subject, rule=violation.rule)
         found += judged.pods
 

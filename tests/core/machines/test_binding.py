@@ -153,6 +153,19 @@ def test_replicas_that_kube_scheduler_is_about_to_bind_to_open_nodes_count_for_a
     assert given.violations[0].subject == "b"
 
 
+def test_pods_of_nodes_whose_kubelet_is_not_ready_are_not_judged() -> None:
+    """It reports no room yet, which says nothing about the pods; kube-scheduler binds none there."""
+    starting = factories.state_node(node=factories.node(name="b", ready=False, allocatable={}))
+    given = found({replica("one"): "a", replica("two"): "b"}, new_node("a"), starting, due="a")
+    assert (bound(given), given.violations) == ({"one": "a"}, ())
+
+
+def test_nothing_is_judged_where_no_node_is_due() -> None:
+    there = factories.running_pod(node="b", requests={"cpu": "2"})
+    full = factories.state_node(node=factories.node(name="b"), pods=[there])
+    assert found({replica("one"): "b"}, full, due="none") == Bindings(())
+
+
 def test_what_was_bound_meanwhile_counts() -> None:
     term = PodAffinityTerm(ZONE, EVERY_POD)
     pod = replica("alone", spec={"required_pod_anti_affinity": (term,)})

@@ -267,6 +267,23 @@ def test_pods_that_something_new_keeps_from_their_node_are_left_to_kube_schedule
     assert left == [(names[0], "cpu: 1000 used of 500")]
 
 
+def test_what_keeps_pods_from_a_node_is_logged_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the node is tried: here the API server refuses to open it."""
+    names = two_nodes(world)
+    expect(world, "a", 1)
+    world.come_up(names[0], {"cpu": "500m", "memory": "8Gi", "pods": "29"})
+    world.come_up(names[1])
+    refuse(monkeypatch, world, "patch")
+    loop = OpeningReconciler(world.context)
+    with capture_logs() as logs:
+        for _ in range(3):
+            loop.reconcile(world.caught_up())
+            world.clock.ahead_seconds += 1000.0
+    events = [each["event"] for each in logs]
+    assert events.count("Node is not opened to pods yet") > 1
+    assert events.count("Pods are left to kube-scheduler") == 1
+
+
 def test_with_the_setting_off_what_is_closed_opens_as_it_is_ready(world: World) -> None:
     first, second = two_nodes(world)
     expect(world, "a", 1)
