@@ -22,17 +22,13 @@ from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer, Placement
 from controller.core.provisioning.pods.pod_classes import workload_of
+from controller.core.provisioning.solver.division_program import DivisionProgram, Parts
 from controller.core.provisioning.solver.pool_sharing import LEAST_REPLICAS, Standing
-from controller.core.provisioning.solver.replica_homes import Division, Homes, Workload, chosen
+from controller.core.provisioning.solver.replica_homes import Homes, Workload
 from controller.core.provisioning.solver.workload_items import by_workload
 from controller.core.provisioning.topology.groups import RuleKind
 
-ATTEMPTS = ((1.0, False), (1.0, True), (0.7, False), (0.4, False))
-"""What is tried in turn: the part of the money that homes may add by what units cost there, as nodes that are not full
-come on top; and whether homes that cost about the same get equal parts, or as few of them as possible any."""
-HOPELESS = 1.4
-"""Times what new nodes may cost at most, from which on no other division would be cheap enough."""
-WORK = (0.3, 0.1, 0.1, 0.1)
+WORK = (0.3, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
 
@@ -52,20 +48,24 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
     """
     apart = by_workload(packer)
     spread = _workloads(apart, standing, share)
+    if not spread:
+        return None
     homes = Homes(packer.catalog, [own for each in spread for own in each.items.values()])
-    tried: set[tuple[int, ...]] = set()
-    for (part, evenly), work in zip(ATTEMPTS, WORK, strict=True):
-        divisions = chosen(spread, homes, part * (funds.most - funds.paid), evenly=evenly)
-        counts = tuple(count for each in divisions.values() for _, _, count in each.parts)
-        if not counts or counts in tried:
-            continue
-        tried.add(counts)
-        problem, originals = _problem(apart, homes, divisions.values())
+    program = DivisionProgram(apart, spread, _others(apart, spread), homes, funds.most)
+    most = funds.most
+    for work in WORK:
+        divisions = program.solve(most)
+        if divisions is None:
+            return None
+        problem, originals = _problem(apart, homes, divisions.parts.values())
         packing = cheapest(problem, WorkBudget(work * funds.seconds))
-        if not packing.left.any() and packing.cost(problem) <= funds.most and within_limits(problem, packing):
+        cost = packing.cost(problem)
+        if packing.left.any() or not within_limits(problem, packing):
+            return None
+        if cost <= funds.most:
             return _written(apart, problem, originals, limits, packing)
-        if packing.cost(problem) > HOPELESS * funds.most:
-            break
+        # Whole nodes cost more than divisible ones: the next packing is taken to cost as much more than its program.
+        most = divisions.cost - (cost - funds.most)
     return None
 
 
@@ -87,6 +87,18 @@ def _workloads(packer: Packer, standing: Standing, share: float) -> list[Workloa
     return [each for name, each in sorted(found.items()) if total[name] >= LEAST_REPLICAS]
 
 
+def _others(packer: Packer, spread: Iterable[Workload]) -> list[tuple[Item, int]]:
+    """Return the items of no workload to be spread, with their units on new nodes."""
+    own = {key for each in spread for key in each.items}
+    found: dict[int, tuple[Item, int]] = {}
+    for placement in packer.placements:
+        key, item = id(placement.item), placement.item
+        new = sum(n for row, n in zip(placement.rows, placement.counts, strict=True) if row >= packer.table.existing)
+        if new and key not in own:
+            found[key] = item, found.get(key, (item, 0))[1] + new
+    return list(found.values())
+
+
 def _workload(item: Item) -> str:
     """Return the workload of an item whose units are single pods that stay with no others; else empty."""
     (allocation,) = item.allocations
@@ -97,12 +109,12 @@ def _workload(item: Item) -> str:
     return workload_of(members[0].pod_class.members[0].first)
 
 
-def _problem(packer: Packer, homes: Homes, divisions: Iterable[Division]) -> tuple[BinPackingProblem, dict[int, Item]]:
+def _problem(packer: Packer, homes: Homes, divisions: Iterable[Parts]) -> tuple[BinPackingProblem, dict[int, Item]]:
     """Return the problem with divided units bound to their homes, and by id of its items those they are part of."""
     parts: defaultdict[int, list[tuple[Item, int]]] = defaultdict(list)
     originals: dict[int, Item] = {}
     for division in divisions:
-        for item, home, count in division.parts:
+        for item, home, count in division:
             bound = homes.narrowed(item, home)
             originals[id(bound)] = item
             parts[id(item)].append((bound, count))

@@ -9,8 +9,8 @@ Letters in shapes: T node options, K offering keys, F families, Z zones, G group
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,10 +26,6 @@ from controller.core.provisioning.solver.pool_sharing import Domain
 GROUPS = 3
 LEAST_SAVING = 0.01
 """Part of what all units cost that a family must save in one of the first two groups to be put there."""
-ABOUT = 0.03
-"""Homes whose cost of a unit is this close to the cheapest one's cost about the same."""
-SPARE = (0, 1)
-"""Replicas beyond its limit that a domain may carry of a workload that is too dear to divide otherwise."""
 ABSENT = 4.0
 """Times its least cost that a unit is taken to cost in a group that cannot take it, while groups are made."""
 
@@ -52,14 +48,6 @@ class Workload:
     standing: Counter[Domain] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """Where a workload's units go: of each item how many to each home, and what that adds to their cost, $/hour."""
-
-    parts: Sequence[tuple[Item, Home, int]]
-    premium: float
-
-
 class Homes:
     """The zones and groups of families of a catalog, and what units cost there, $/hour.
 
@@ -77,44 +65,34 @@ class Homes:
         on_demand = sum(1 << key for key, (_, kind) in enumerate(catalog.offering_keys) if kind != labels.SPOT)
         self._masks: dict[tuple[int, Home], Mask] = {}
         """Of pods bound to a home, by the index of their own; with indices below 0."""
-        self._costs: dict[tuple[bytes, int], tuple[Floats, float]] = {}
-        weighed = [(self._cost(item)[0].min(axis=0, initial=np.inf), count) for item, count in items]
-        self.group: Ints = _grouped(np.array([cost for cost, _ in weighed]), np.array([n for _, n in weighed]))
+        kinds: dict[tuple[bytes, int], tuple[Item, int]] = {}
+        for item, count in items:
+            key = (item.request.tobytes(), item.mask.index)
+            kinds[key] = item, kinds.get(key, (item, 0))[1] + count
+        costs = np.array([self._cost(item) for item, _ in kinds.values()])
+        self.group: Ints = _grouped(costs, np.array([count for _, count in kinds.values()]))
         self._bits = {
             (zone, group): self._bits_of(zone, group) for zone in range(len(self.zones)) for group in range(GROUPS)
         }
         self._bits[ON_DEMAND] = np.full(len(self.family), on_demand, dtype=np.uint64)
+        self.every: tuple[Home, ...] = tuple(self._bits)
 
     def _bits_of(self, zone: int, group: int) -> Bits:
         """Return the offerings of a home (T)."""
         own = np.uint64(1 << self._keys[zone])
         return np.asarray(np.where(self.group[self.family] == group, own, np.uint64(0)))
 
-    def _cost(self, item: Item) -> tuple[Floats, float]:
-        """Return a unit's share of the best spot node of each zone and family (Z x F, $/hour), and of one on demand."""
-        key = (item.request.tobytes(), item.mask.index)
-        if key not in self._costs:
-            catalog = self.catalog
-            asked = item.request > 0
-            room = np.maximum(catalog.allocatable[asked], 1e-9)
-            share = (item.request[asked, None] / room).max(axis=0, initial=0.0)
-            allowed = unpacked(item.mask.bits[None, :], len(catalog.offering_keys))[0] & (share <= 1.0)[:, None]
-            cost = np.where(allowed, catalog.cost, np.inf) * share[:, None]
-            by_family = np.full((len(self.zones), len(self.names)), np.inf)
-            for zone, column in enumerate(self._keys):
-                np.minimum.at(by_family[zone], self.family, cost[:, column])
-            others = [column for column in range(cost.shape[1]) if column not in self._keys]
-            self._costs[key] = by_family, float(cost[:, others].min(initial=np.inf))
-        return self._costs[key]
-
-    def cost(self, item: Item) -> dict[Home, float]:
-        """Return what a unit costs in each home, $/hour, that can take it."""
-        by_family, on_demand = self._cost(item)
-        costs = {ON_DEMAND: on_demand}
-        for zone in range(len(self.zones)):
-            for group in range(GROUPS):
-                costs[zone, group] = float(by_family[zone, self.group == group].min(initial=np.inf))
-        return {home: cost for home, cost in costs.items() if np.isfinite(cost)}
+    def _cost(self, item: Item) -> Floats:
+        """Return a unit's share of the best spot node of each family (F, $/hour)."""
+        catalog = self.catalog
+        asked = item.request > 0
+        room = np.maximum(catalog.allocatable[asked], 1e-9)
+        share = (item.request[asked, None] / room).max(axis=0, initial=0.0)
+        allowed = unpacked(item.mask.bits[None, :], len(catalog.offering_keys))[0] & (share <= 1.0)[:, None]
+        cost = np.where(allowed, catalog.cost, np.inf)[:, self._keys].min(axis=1, initial=np.inf) * share
+        by_family = np.full(len(self.names), np.inf)
+        np.minimum.at(by_family, self.family, cost)
+        return by_family
 
     def narrowed(self, item: Item, home: Home) -> Item:
         """Return the item for new nodes of a home alone."""
@@ -124,50 +102,15 @@ class Homes:
             self._masks[key] = replace(item.mask, index=-1 - len(self._masks), bits=bits, existing=none)
         return replace(item, mask=self._masks[key])
 
-    def divided(
-        self, workload: Workload, spare: int, evened: defaultdict[Home, float], *, evenly: bool
-    ) -> Division | None:
-        """Find the cheapest homes for a workload's units, one unit after the other; None: there are not enough homes.
-
-        spare: replicas that a zone or group may carry beyond the workload's limit. evenly: whether homes that cost
-        about the same get equal parts; else the first of them get all that they may. evened: $/hour of each home's
-        units so far.
-        """
-        most = workload.most + spare
+    def carried(self, standing: Mapping[Domain, int]) -> tuple[Counter[int], Counter[int]]:
+        """Return the replicas that stay on spot nodes, by zone and by group."""
         zones, groups = Counter[int](), Counter[int]()
-        for (name, zone), count in workload.standing.items():
+        for (name, zone), count in standing.items():
             if not name and zone in self.zones:
                 zones[self.zones.index(zone)] += count
             elif not zone and name in self.names:
                 groups[int(self.group[self.names == name][0])] += count
-        parts: dict[tuple[int, Home], int] = defaultdict(int)
-        premium = 0.0
-        items = list(workload.items.values())
-        costs = [self.cost(item) for item, _ in items]
-        zoned = [sorted({zone for zone, _ in each}) for each in costs]
-        turn = sorted(range(len(costs)), key=lambda number: (len(zoned[number]), zoned[number]))
-        for number in turn:
-            cost, least = costs[number], min(costs[number].values(), default=0.0)
-            for _ in range(items[number][1]):
-                free = [home for home in cost if home == ON_DEMAND or max(zones[home[0]], groups[home[1]]) < most]
-                if not free:
-                    return None
-                # Cheap ones first, then a zone with its own group of families, so that few homes are used.
-                home = min(
-                    free,
-                    key=lambda each: (
-                        cost[each] > (1.0 + ABOUT) * least and cost[each],
-                        (each[0] - each[1]) % GROUPS,
-                        (zones[each[0]], evened[each]) if evenly else (),
-                        each,
-                    ),
-                )
-                premium += cost[home] - least
-                parts[number, home] += 1
-                zones[home[0]] += 1
-                groups[home[1]] += 1
-                evened[home] += cost[home]
-        return Division([(items[n][0], home, count) for (n, home), count in parts.items()], premium)
+        return zones, groups
 
 
 def _grouped(costs: Floats, counts: Floats) -> Ints:
@@ -190,20 +133,3 @@ def _grouped(costs: Floats, counts: Floats) -> Ints:
             return group
         group[family] = number
         now[:, number] = np.minimum(now[:, number], costs[:, family])
-
-
-def chosen(
-    workloads: Sequence[Workload], homes: Homes, budget: float, *, evenly: bool = False
-) -> Mapping[str, Division]:
-    """Return divisions of as many workloads as their premiums allow: `budget` $/hour in all. With what is left, others
-    are divided with a replica more in one place."""
-    found = dict[str, Division]()
-    for spare in SPARE:
-        evened = defaultdict[Home, float](float)
-        some = [(each.name, homes.divided(each, spare, evened, evenly=evenly)) for each in workloads]
-        lacking = [(name, each) for name, each in some if each is not None and name not in found]
-        for name, each in sorted(lacking, key=lambda one: (one[1].premium, one[0])):
-            if each.premium <= budget:
-                found[name] = each
-                budget -= each.premium
-    return found

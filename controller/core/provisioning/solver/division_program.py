@@ -1,0 +1,213 @@
+"""Choose which workloads to divide between homes, and how: an integer program over divisible units and nodes.
+
+As many workloads as the money allows are kept: no zone and no group of families carries more of their replicas on spot
+than it may. Of the ways to keep so many, the one whose nodes cost least is taken. Nodes are shared, so a unit costs
+nothing where others leave its room, and units that no workload keeps count in what the nodes cost, too.
+
+Letters in shapes: K kinds of units (equal requests, masks and host rules), H homes, D = K x H item types (a kind in a
+home), B bin types, W resources and host rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.core.provisioning.optimize.bin_groups import undominated
+from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem
+from controller.core.provisioning.optimize.linear_program import INFINITY, WHOLE, LinearProgram
+from controller.core.provisioning.packing.items import Item
+from controller.core.provisioning.packing.packer import Packer
+from controller.core.provisioning.resource_space import Floats, Ints
+from controller.core.provisioning.solver.replica_homes import GROUPS, ON_DEMAND, Home, Homes, Workload
+
+BRANCHES = 200
+"""Nodes of the branch and bound at most."""
+APART = 1e-6
+"""$/hour that a unit is taken to cost more in a zone that is not its group's own: of homes that cost the same, few are
+used."""
+
+Parts = Sequence[tuple[Item, Home, int]]
+"""Where a workload's units go: of each item how many to each home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divisions:
+    """The parts of each workload that is kept, by name, and what all nodes cost if they are divisible, $/hour."""
+
+    parts: Mapping[str, Parts]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The program's columns for so many units of an item, one for each home that can take some."""
+
+    item: Item
+    count: int
+    homes: Sequence[Home]
+    columns: Ints
+
+
+class DivisionProgram:
+    """The program of these workloads and of other units on new nodes."""
+
+    def __init__(
+        self,
+        packer: Packer,
+        workloads: Sequence[Workload],
+        others: Iterable[tuple[Item, int]],
+        homes: Homes,
+        most: float,
+    ) -> None:
+        """most: what all nodes may cost, $/hour."""
+        self.workloads = workloads
+        self.homes = homes
+        self._kinds: dict[tuple[object, ...], int] = {}
+        counts = Counter[int]()
+        first: dict[int, Item] = {}
+        others = list(others)
+        for item, count in (*others, *(own for each in workloads for own in each.items.values())):
+            kind = self._kinds.setdefault(_key(item), len(self._kinds))
+            first.setdefault(kind, item)
+            counts[kind] += count
+        empty = copy(packer)
+        empty.placements = []
+        items = [
+            replace(homes.narrowed(item, home), count=counts[kind])
+            for kind, item in first.items()
+            for home in homes.every
+        ]
+        self._problem = BinPackingProblem(empty, items, anew=True)
+        self._program = LinearProgram()
+        self._add_nodes()
+        for item, count in others:
+            self._add_units(item, count)
+        self._shares = [[self._add_units(*own) for own in each.items.values()] for each in workloads]
+        # One workload more is worth whatever nodes may cost.
+        self._kept = self._program.columns(np.full(len(workloads), -most), 1.0)
+        for number in range(len(workloads)):
+            self._limit(number)
+
+    def _add_nodes(self) -> None:
+        """Add nodes of the bin types, what they hold of each item type, and a row for each item type's units."""
+        problem, program = self._problem, self._program
+        bins = _by_value(problem, len(self.homes.every))
+        self._price: Floats = problem.price[bins]
+        self._nodes = program.columns(self._price)
+        place, kind = np.nonzero(problem.allowed[bins])
+        placed = program.columns(np.zeros(len(place)))
+        capacity, requests = problem.capacity[bins], problem.requests
+        for column in np.flatnonzero((requests > 0).any(axis=0)).tolist():
+            largest = max(float(capacity[:, column].max(initial=0.0)), 1e-9)
+            room = program.rows(np.full(len(bins), -INFINITY), np.zeros(len(bins)))
+            asked = np.flatnonzero(requests[kind, column])
+            program.entries(room[place[asked]], placed[asked], requests[kind[asked], column] / largest)
+            program.entries(room, self._nodes, -capacity[:, column] / largest)
+        for limit in problem.limits:
+            largest = max(float(limit.takes.max(initial=0.0)), 1e-9)
+            row = program.rows(np.array([-INFINITY]), np.array([limit.left / largest]))
+            program.entries(np.repeat(row, len(bins)), self._nodes, limit.takes[bins] / largest)
+        self._open = np.bincount(kind, minlength=len(requests)) > 0
+        """D: whether some node takes such units."""
+        self._of_type = program.rows(np.zeros(len(requests)), np.zeros(len(requests)))
+        program.entries(self._of_type[kind], placed, -1.0)
+
+    def _add_units(self, item: Item, count: int) -> _Share:
+        """Add so many units of an item, divided in any way."""
+        program, kind = self._program, self._kinds[_key(item)]
+        types = kind * len(self.homes.every) + np.arange(len(self.homes.every))
+        types = types[self._open[types]]
+        homes = [self.homes.every[number % len(self.homes.every)] for number in types.tolist()]
+        apart = [0.0 if home == ON_DEMAND or (home[0] - home[1]) % GROUPS == 0 else APART for home in homes]
+        columns = program.columns(np.array(apart), float(count))
+        every = program.rows(np.array([float(count)]), np.array([float(count)]))
+        program.entries(np.repeat(every, len(columns)), columns, 1.0)
+        program.entries(self._of_type[types], columns, 1.0)
+        return _Share(item, count, homes, columns)
+
+    def _limit(self, number: int) -> None:
+        """Let no zone and no group carry more of a workload than it may, if the workload is kept."""
+        workload, program = self.workloads[number], self._program
+        count = sum(units for _, units in workload.items.values())
+        standing = self.homes.carried(workload.standing)
+        columns: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for share in self._shares[number]:
+            for home, column in zip(share.homes, share.columns.tolist(), strict=True):
+                if home != ON_DEMAND:
+                    columns[0, home[0]].append(column)
+                    columns[1, home[1]].append(column)
+        for (axis, domain), own in columns.items():
+            beyond = count + standing[axis][domain] - workload.most
+            if beyond > 0:
+                row = program.rows(np.array([-INFINITY]), np.array([float(count)]))
+                program.entries(np.repeat(row, len(own)), np.array(own), 1.0)
+                program.entries(row, self._kept[[number]], float(beyond))
+
+    def solve(self, most: float) -> Divisions | None:
+        """Keep as many workloads as nodes for so much allow, $/hour, which may be no more than before; None: none."""
+        program = self._program
+        money = program.rows(np.array([-INFINITY]), np.array([most]))
+        program.entries(np.repeat(money, len(self._nodes)), self._nodes, self._price)
+        divisible = np.setdiff1d(np.arange(program.column_count), self._kept)
+        values = program.solve_integers(BRANCHES, divisible).values
+        if values is None:
+            return None
+        parts = {}
+        for number in np.flatnonzero(values[self._kept] > 0.5).tolist():
+            own = self._whole(number, values)
+            if own is not None:
+                parts[self.workloads[number].name] = own
+        return Divisions(parts, float(self._price @ values[self._nodes])) if parts else None
+
+    def _whole(self, number: int, values: Floats) -> Parts | None:
+        """Return a workload's parts in whole units, the nearest to the program's; None: there is no room for all."""
+        workload, shares = self.workloads[number], self._shares[number]
+        zones, groups = self.homes.carried(workload.standing)
+
+        def take(home: Home, count: int) -> None:
+            zones[home[0]] += count
+            groups[home[1]] += count
+
+        parts: list[tuple[Item, Home, int]] = []
+        wholes = [np.floor(values[share.columns] + WHOLE).astype(np.int64) for share in shares]
+        for share, whole in zip(shares, wholes, strict=True):
+            for home, count in zip(share.homes, whole.tolist(), strict=True):
+                take(home, count)
+        for share, whole in zip(shares, wholes, strict=True):
+            lacking = values[share.columns] - whole
+            for _ in range(share.count - int(whole.sum())):
+                room = [each == ON_DEMAND or max(zones[each[0]], groups[each[1]]) < workload.most for each in share.homes]
+                if not any(room):
+                    return None
+                place = int(np.argmax(np.where(room, lacking, -np.inf)))
+                whole[place] += 1
+                lacking[place] -= 1.0
+                take(share.homes[place], 1)
+            parts += [(share.item, home, n) for home, n in zip(share.homes, whole.tolist(), strict=True) if n]
+        return parts
+
+
+def _key(item: Item) -> tuple[object, ...]:
+    """Return what is equal for units of one kind."""
+    return item.request.tobytes(), item.mask.index, tuple(rule.identity for rule in item.rules)
+
+
+def _by_value(problem: BinPackingProblem, homes: int) -> Ints:
+    """Return the bin types that no other of its home replaces, which holds as much for its price and lets as much in.
+
+    homes: how many homes each kind of units has, one item type for each.
+    """
+    useful = np.flatnonzero(problem.allowed.any(axis=1))
+    home = problem.allowed[useful].argmax(axis=1) % homes
+    kinds = problem.allowed[useful].reshape(len(useful), -1, homes).any(axis=2)
+    price = problem.price[useful, None]
+    takes = np.array([limit.takes[useful] for limit in problem.limits]).reshape(len(problem.limits), len(useful)).T
+    value = np.column_stack([problem.capacity[useful] / price, home, -home])
+    order = np.argsort(-(value.sum(axis=1) + kinds.sum(axis=1)), kind="stable")
+    equal = np.ones(len(useful))
+    return useful[order[undominated(value[order], kinds[order], (takes / price)[order], equal, equal)]]
