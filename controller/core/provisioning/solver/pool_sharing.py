@@ -202,43 +202,50 @@ class _Sharing:
             budget -= seat.premium
         for _ in range(SWEEPS):
             for seat in self.seats:
-                if self._beyond(seat):
+                if beyond := self._beyond(seat):
                     budget += seat.premium
                     self._take_back(seat)
-                    self._name(seat, [self._best(seat, budget)])
+                    self._name(seat, [self._best(seat, budget, seat.replicas.keys() - beyond)])
                     budget -= seat.premium
         for seat in self.seats:
             budget += seat.premium
             self._add_more(seat, nodes[seat.place].flexibility.spot_offerings, budget)
             budget -= seat.premium
 
-    def _beyond(self, seat: _Seat) -> bool:
-        """Whether a domain of the seat carries more than the share of one of its workloads."""
+    def _beyond(self, seat: _Seat) -> set[str]:
+        """Return the workloads of the seat of which a domain of the seat carries more than its share."""
         most = {workload: self._most(workload) for workload in seat.replicas}
-        return any(self.load[d][workload] > most[workload] for d in seat.domains for workload in most)
+        return {workload for workload in most if any(self.load[d][workload] > most[workload] for d in seat.domains)}
 
-    def _best(self, seat: _Seat, budget: float) -> PricedOffering:
-        """The affordable offering that fills domains beyond their share least; then the cheapest; then the emptiest."""
-        excess: dict[Domain, tuple[int, int]] = {}
+    def _best(self, seat: _Seat, budget: float, kept: Collection[str] = ()) -> PricedOffering:
+        """The affordable offering that fills domains beyond their share least; then the cheapest; then the emptiest.
+
+        kept: workloads of which no domain gets more than its share for the sake of others, if that can be had.
+        """
+        excess: dict[Domain, tuple[int, int, int]] = {}
         for offering in seat.candidates:
             for domain in domains_of(offering.instance_type, offering.zone):
                 if domain not in excess:
-                    excess[domain] = self._excess(seat, domain)
+                    excess[domain] = self._excess(seat, domain, kept)
 
-        def rank(offering: PricedOffering) -> tuple[int, float, int, PricedOffering]:
+        def rank(offering: PricedOffering) -> tuple[int, int, float, int, PricedOffering]:
             each = [excess[domain] for domain in domains_of(offering.instance_type, offering.zone)]
-            return sum(over for over, _ in each), offering.charged, sum(load for _, load in each), offering
+            lost, over, held = map(sum, zip(*each, strict=True))
+            return lost, over, offering.charged, held, offering
 
         affordable = [o for o in seat.candidates if o.charged - seat.freely <= max(0.0, budget)]
         return min(affordable or seat.candidates[:1], key=rank)
 
-    def _excess(self, seat: _Seat, domain: Domain) -> tuple[int, int]:
-        """Replicas beyond the share of their workloads if the seat is of the domain, and the domain's load of them."""
-        load, over, held = self.load[domain], 0, 0
+    def _excess(self, seat: _Seat, domain: Domain, kept: Collection[str] = ()) -> tuple[int, int, int]:
+        """Replicas beyond the share of workloads if the seat is of the domain: of those kept, of all of the seat's;
+        and the domain's load of them."""
+        load, lost, over, held = self.load[domain], 0, 0, 0
         for workload, count in seat.replicas.items():
             held += load[workload]
-            over += max(0, load[workload] + count - self._most(workload))
-        return over, held
+            beyond = max(0, load[workload] + count - self._most(workload))
+            over += beyond
+            lost += beyond if workload in kept else 0
+        return lost, over, held
 
     def _add_more(self, seat: _Seat, wanted: int, budget: float) -> None:
         """Name further offerings of the same zone, `wanted` in all, where no domain gets more than its share."""
@@ -246,7 +253,7 @@ class _Sharing:
             if len(seat.named) >= wanted:
                 return
             new = frozenset(domains_of(offering.instance_type, offering.zone)) - seat.domains
-            if offering in seat.named or ("", offering.zone) in new or any(self._excess(seat, d)[0] for d in new):
+            if offering in seat.named or ("", offering.zone) in new or any(self._excess(seat, d)[1] for d in new):
                 continue
             dearer = fmean(o.charged for o in (*seat.named, offering)) - seat.freely
             if dearer <= max(seat.premium, min(budget, MOST_PREMIUM_OF_NODE * seat.freely)):
