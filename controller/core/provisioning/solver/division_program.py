@@ -28,19 +28,23 @@ from controller.core.provisioning.solver.replica_homes import GROUPS, ON_DEMAND,
 BRANCHES = 200
 """Nodes of the branch and bound at most."""
 APART = 1e-6
-"""$/hour that a unit is taken to cost more in a zone that is not its group's own: of homes that cost the same, few are
-used."""
+"""$/hour that a unit is taken to cost more in each home than in the one before it, those where a group is in a zone of
+its own first: of homes that cost the same, all workloads use the same few."""
 
 Parts = Sequence[tuple[Item, Home, int]]
 """Where a workload's units go: of each item how many to each home."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Divisions:
-    """The parts of each workload that is kept, by name, and what all nodes cost if they are divisible, $/hour."""
+    """The parts of each workload that is kept, by name.
+
+    cost: of all nodes if they are divisible, packed: of whole ones, once they are packed, $/hour.
+    """
 
     parts: Mapping[str, Parts]
     cost: float
+    packed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,10 @@ class DivisionProgram:
         others: Iterable[tuple[Item, int]],
         homes: Homes,
         most: float,
+        *,
+        evenly: bool = False,
     ) -> None:
-        """most: what all nodes may cost, $/hour."""
+        """most: what all nodes may cost, $/hour. evenly: whether zones' spot nodes should cost about the same."""
         self.workloads = workloads
         self.homes = homes
         self._kinds: dict[tuple[object, ...], int] = {}
@@ -84,19 +90,21 @@ class DivisionProgram:
         ]
         self._problem = BinPackingProblem(empty, items, anew=True)
         self._program = LinearProgram()
-        self._add_nodes()
+        bins = _by_value(self._problem, len(homes.every))
+        self._add_nodes(bins)
+        if evenly:
+            self._even_zones(bins)
         for item, count in others:
             self._add_units(item, count)
         self._shares = [[self._add_units(*own) for own in each.items.values()] for each in workloads]
-        # One workload more is worth whatever nodes may cost.
-        self._kept = self._program.columns(np.full(len(workloads), -most), 1.0)
+        # One workload more is worth whatever nodes may cost, and the dearest zone's once more.
+        self._kept = self._program.columns(np.full(len(workloads), -2.0 * most), 1.0)
         for number in range(len(workloads)):
             self._limit(number)
 
-    def _add_nodes(self) -> None:
-        """Add nodes of the bin types, what they hold of each item type, and a row for each item type's units."""
+    def _add_nodes(self, bins: Ints) -> None:
+        """Add nodes of these bin types, what they hold of each item type, and a row for each item type's units."""
         problem, program = self._problem, self._program
-        bins = _by_value(problem, len(self.homes.every))
         self._price: Floats = problem.price[bins]
         self._nodes = program.columns(self._price)
         place, kind = np.nonzero(problem.allowed[bins])
@@ -117,14 +125,24 @@ class DivisionProgram:
         self._of_type = program.rows(np.zeros(len(requests)), np.zeros(len(requests)))
         program.entries(self._of_type[kind], placed, -1.0)
 
+    def _even_zones(self, bins: Ints) -> None:
+        """Count what the spot nodes of the dearest zone cost as much again."""
+        every = self.homes.every
+        zone = np.array([every[home][0] for home in _homes(self._problem, bins, len(every)).tolist()])
+        zones, dearest = len(self.homes.zones), self._program.columns(np.ones(1))
+        rows = self._program.rows(np.full(zones, -INFINITY), np.zeros(zones))
+        spot = np.flatnonzero(zone >= 0)
+        self._program.entries(rows[zone[spot]], self._nodes[spot], self._price[spot])
+        self._program.entries(rows, np.repeat(dearest, zones), -1.0)
+
     def _add_units(self, item: Item, count: int) -> _Share:
         """Add so many units of an item, divided in any way."""
         program, kind = self._program, self._kinds[_key(item)]
         types = kind * len(self.homes.every) + np.arange(len(self.homes.every))
         types = types[self._open[types]]
         homes = [self.homes.every[number % len(self.homes.every)] for number in types.tolist()]
-        apart = [0.0 if home == ON_DEMAND or (home[0] - home[1]) % GROUPS == 0 else APART for home in homes]
-        columns = program.columns(np.array(apart), float(count))
+        apart = APART * np.array([group + GROUPS * ((zone - group) % GROUPS) for zone, group in homes])
+        columns = program.columns(apart, float(count))
         every = program.rows(np.array([float(count)]), np.array([float(count)]))
         program.entries(np.repeat(every, len(columns)), columns, 1.0)
         program.entries(self._of_type[types], columns, 1.0)
@@ -133,8 +151,7 @@ class DivisionProgram:
     def _limit(self, number: int) -> None:
         """Let no zone and no group carry more of a workload than it may, if the workload is kept."""
         workload, program = self.workloads[number], self._program
-        count = sum(units for _, units in workload.items.values())
-        standing = self.homes.carried(workload.standing)
+        count, standing = workload.count, self.homes.carried(workload.standing)
         columns: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for share in self._shares[number]:
             for home, column in zip(share.homes, share.columns.tolist(), strict=True):
@@ -149,7 +166,7 @@ class DivisionProgram:
                 program.entries(row, self._kept[[number]], float(beyond))
 
     def solve(self, most: float) -> Divisions | None:
-        """Keep as many workloads as nodes for so much allow, $/hour, which may be no more than before; None: none."""
+        """Keep as many workloads as nodes for so much allow, $/hour; None: none. The next call keeps some of these."""
         program = self._program
         money = program.rows(np.array([-INFINITY]), np.array([most]))
         program.entries(np.repeat(money, len(self._nodes)), self._nodes, self._price)
@@ -158,6 +175,8 @@ class DivisionProgram:
         if values is None:
             return None
         parts = {}
+        left_out = self._kept[values[self._kept] <= 0.5]
+        program.entries(np.repeat(program.rows(np.array([-INFINITY]), np.zeros(1)), len(left_out)), left_out, 1.0)
         for number in np.flatnonzero(values[self._kept] > 0.5).tolist():
             own = self._whole(number, values)
             if own is not None:
@@ -181,10 +200,14 @@ class DivisionProgram:
         for share, whole in zip(shares, wholes, strict=True):
             lacking = values[share.columns] - whole
             for _ in range(share.count - int(whole.sum())):
-                room = [each == ON_DEMAND or max(zones[each[0]], groups[each[1]]) < workload.most for each in share.homes]
-                if not any(room):
+                room = [
+                    place
+                    for place, (zone, group) in enumerate(share.homes)
+                    if (zone, group) == ON_DEMAND or max(zones[zone], groups[group]) < workload.most
+                ]
+                if not room:
                     return None
-                place = int(np.argmax(np.where(room, lacking, -np.inf)))
+                place = room[int(np.argmax(lacking[room]))]
                 whole[place] += 1
                 lacking[place] -= 1.0
                 take(share.homes[place], 1)
@@ -197,14 +220,19 @@ def _key(item: Item) -> tuple[object, ...]:
     return item.request.tobytes(), item.mask.index, tuple(rule.identity for rule in item.rules)
 
 
+def _homes(problem: BinPackingProblem, bins: Ints, homes: int) -> Ints:
+    """Return the number of the home of each of these bin types. homes: how many there are."""
+    return np.asarray(problem.allowed[bins].argmax(axis=1) % homes)
+
+
 def _by_value(problem: BinPackingProblem, homes: int) -> Ints:
     """Return the bin types that no other of its home replaces, which holds as much for its price and lets as much in.
 
     homes: how many homes each kind of units has, one item type for each.
     """
     useful = np.flatnonzero(problem.allowed.any(axis=1))
-    home = problem.allowed[useful].argmax(axis=1) % homes
-    kinds = problem.allowed[useful].reshape(len(useful), -1, homes).any(axis=2)
+    home = _homes(problem, useful, homes)
+    kinds = np.asarray(problem.allowed[useful].reshape(len(useful), -1, homes).any(axis=2))
     price = problem.price[useful, None]
     takes = np.array([limit.takes[useful] for limit in problem.limits]).reshape(len(problem.limits), len(useful)).T
     value = np.column_stack([problem.capacity[useful] / price, home, -home])

@@ -8,7 +8,7 @@ asks for the offering that it was packed as, and for the others where that one h
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -22,13 +22,13 @@ from controller.core.provisioning.optimize.writer import Writer
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer, Placement
 from controller.core.provisioning.pods.pod_classes import workload_of
-from controller.core.provisioning.solver.division_program import DivisionProgram, Parts
+from controller.core.provisioning.solver.division_program import DivisionProgram, Divisions, Parts
 from controller.core.provisioning.solver.pool_sharing import LEAST_REPLICAS, Standing
 from controller.core.provisioning.solver.replica_homes import Homes, Workload
 from controller.core.provisioning.solver.workload_items import by_workload
 from controller.core.provisioning.topology.groups import RuleKind
 
-WORK = (0.3, 0.1, 0.1)
+WORK = (0.3, 0.1, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
 
@@ -51,22 +51,34 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
     if not spread:
         return None
     homes = Homes(packer.catalog, [own for each in spread for own in each.items.values()])
-    program = DivisionProgram(apart, spread, _others(apart, spread), homes, funds.most)
-    most = funds.most
-    for work in WORK:
-        divisions = program.solve(most)
-        if divisions is None:
-            return None
+    for divisions, work in zip(_divisions(apart, spread, homes, funds), WORK, strict=False):
         problem, originals = _problem(apart, homes, divisions.parts.values())
         packing = cheapest(problem, WorkBudget(work * funds.seconds))
-        cost = packing.cost(problem)
         if packing.left.any() or not within_limits(problem, packing):
             return None
-        if cost <= funds.most:
+        divisions.packed = packing.cost(problem)
+        if divisions.packed <= funds.most:
             return _written(apart, problem, originals, limits, packing)
-        # Whole nodes cost more than divisible ones: the next packing is taken to cost as much more than its program.
-        most = divisions.cost - (cost - funds.most)
     return None
+
+
+def _divisions(packer: Packer, spread: Sequence[Workload], homes: Homes, funds: Funds) -> Iterator[Divisions]:
+    """Yield divisions in the order in which they are to be packed: each after the one before was packed too dearly."""
+    others = _others(packer, spread)
+    program = DivisionProgram(packer, spread, others, homes, funds.most)
+    divisions = program.solve(funds.most)
+    if divisions is not None:
+        yield divisions
+        if len(divisions.parts) == len(spread):
+            # Three homes fill whole nodes in other ways than two.
+            other = DivisionProgram(packer, spread, others, homes, funds.most, evenly=True).solve(funds.most)
+            if other is not None and len(other.parts) == len(spread):
+                yield other
+    while divisions is not None:
+        # Whole nodes cost more than divisible ones: the next packing is taken to cost as much more than its program.
+        divisions = program.solve(divisions.cost - (divisions.packed - funds.most))
+        if divisions is not None:
+            yield divisions
 
 
 def _workloads(packer: Packer, standing: Standing, share: float) -> list[Workload]:
@@ -87,7 +99,7 @@ def _workloads(packer: Packer, standing: Standing, share: float) -> list[Workloa
     return [each for name, each in sorted(found.items()) if total[name] >= LEAST_REPLICAS]
 
 
-def _others(packer: Packer, spread: Iterable[Workload]) -> list[tuple[Item, int]]:
+def _others(packer: Packer, spread: Sequence[Workload]) -> list[tuple[Item, int]]:
     """Return the items of no workload to be spread, with their units on new nodes."""
     own = {key for each in spread for key in each.items}
     found: dict[int, tuple[Item, int]] = {}

@@ -47,6 +47,11 @@ class Workload:
     items: dict[int, tuple[Item, int]] = field(default_factory=dict)
     standing: Counter[Domain] = field(default_factory=Counter)
 
+    @property
+    def count(self) -> int:
+        """Its units on new nodes."""
+        return sum(units for _, units in self.items.values())
+
 
 class Homes:
     """The zones and groups of families of a catalog, and what units cost there, $/hour.

@@ -12,7 +12,8 @@ from controller.core.api.pod import OwnerReference, Pod
 from controller.core.cloud import InstanceType, Offering
 from controller.core.provisioning import SolveOptions
 from controller.core.provisioning.solver.compiled_problem import compile_problem
-from controller.core.provisioning.solver.replica_homes import ON_DEMAND, Homes, Workload, chosen
+from controller.core.provisioning.solver.division_program import DivisionProgram
+from controller.core.provisioning.solver.replica_homes import ON_DEMAND, Homes, Workload
 from controller.core.provisioning.solver.solver import Solver
 from controller.core.provisioning.solver.workload_items import by_workload
 from controller.core.provisioning.topology.allocation import PackingStyle
@@ -21,9 +22,9 @@ from tests.factories import ZONES, instance_type, pending_pods, problem
 PRICES = {"m1": 0.1, "m2": 0.1, "m3": 0.2}
 
 
-def deployment(name: str, count: int) -> tuple[Pod, ...]:
+def deployment(name: str, count: int, **requests: str) -> tuple[Pod, ...]:
     owner = OwnerReference("apps/v1", "ReplicaSet", name, name)
-    return pending_pods(count, requests={"cpu": "1"}, owner=owner)
+    return pending_pods(count, requests=requests or {"cpu": "1"}, owner=owner)
 
 
 def family(name: str, price: float, on_demand: float | None = None) -> InstanceType:
@@ -33,9 +34,12 @@ def family(name: str, price: float, on_demand: float | None = None) -> InstanceT
 
 
 def divided(
-    pods: Sequence[Pod], kinds: Sequence[InstanceType], standing: Mapping[tuple[str, str], int], budget: float = 10.0
+    pods: Sequence[Pod], kinds: Sequence[InstanceType], standing: Mapping[tuple[str, str], int], most: float = 10.0
 ) -> Mapping[str, Counter[tuple[str, str]]]:
-    """By workload, the replicas by zone and cheapest family of their homes; half of each may be in one domain."""
+    """By workload that is kept for so much, $/hour, the replicas by zone and cheapest family of their homes.
+
+    Half of each may be in one domain.
+    """
     compiled = compile_problem(problem(pending=pods, catalog=kinds), SolveOptions())
     packer = by_workload(Solver(compiled).attempt(PackingStyle()).packer)
     found: dict[str, Workload] = {}
@@ -51,10 +55,9 @@ def divided(
             return keys.ON_DEMAND, ""
         return homes.zones[home[0]], str(homes.names[homes.group == home[1]][0])
 
-    return {
-        name: Counter({named(home): count for _, home, count in each.parts})
-        for name, each in chosen(list(found.values()), homes, budget).items()
-    }
+    divisions = DivisionProgram(packer, list(found.values()), [], homes, most).solve(most)
+    parts = divisions.parts if divisions is not None else {}
+    return {name: Counter({named(home): count for _, home, count in each}) for name, each in parts.items()}
 
 
 def test_the_odd_one_goes_to_a_third_zone_and_to_the_other_families() -> None:
@@ -92,20 +95,18 @@ def test_where_one_family_is_sold_on_spot_the_rest_is_on_demand_if_it_is_sold(
     assert found.get("a", {}) == expected
 
 
-@pytest.mark.parametrize(
-    ("budget", "dearer"),
-    [(0.16, {"a": 2, "b": 4}), (0.13, {"a": 2, "b": 3}), (0.06, {"a": 2}), (0.04, {"a": 1}), (0.02, {})],
-)
-def test_the_dearest_workload_is_divided_less_where_the_money_does_not_do_for_all(
-    budget: float, dearer: Mapping[str, int]
-) -> None:
-    """A unit takes a quarter of a node: half of four cost $0.05 more in the other family, half of eight $0.10."""
-    found = divided([*deployment("a", 4), *deployment("b", 8)], [family("m1", 0.1), family("m2", 0.2)], {}, budget)
-    assert {name: homes[ZONES[1], "m2"] for name, homes in found.items()} == dearer
-
-
-def test_one_workload_is_divided_fully_rather_than_two_almost() -> None:
-    """Two of eight cost $0.10 each, or $0.075 where one family carries five: over half of each would be lost."""
+@pytest.mark.parametrize(("most", "kept"), [(0.52, {"a", "b"}), (0.47, {"a"}), (0.42, {"a"}), (0.4, set())])
+def test_as_many_workloads_are_kept_as_the_money_allows_at_the_least_cost(most: float, kept: set[str]) -> None:
+    """Three nodes cost $0.36. Half of four replicas cost $0.05 more in the other family, half of eight $0.10."""
     kinds = [family("m1", 0.1), family("m2", 0.2)]
-    found = divided([*deployment("a", 8), *deployment("b", 8)], kinds, {}, budget=0.16)
-    assert {name: homes[ZONES[1], "m2"] for name, homes in found.items()} == {"a": 4}
+    found = divided([*deployment("a", 4), *deployment("b", 8)], kinds, {}, most)
+    assert found.keys() == kept
+    assert all(homes[ZONES[1], "m2"] == homes.total() / 2 for homes in found.values())
+
+
+def test_replicas_go_for_nothing_where_others_leave_room() -> None:
+    """The memory of `a` asks for 1.2 nodes of each family, $0.41. That of `b`, $0.09 elsewhere, finds room there."""
+    kinds = [family("m1", 0.1), family("m2", 0.2)]
+    memory = kinds[0].allocatable["memory"] * 6 // 10
+    pods = [*deployment("a", 4, cpu="1200m", memory=str(memory)), *deployment("b", 4, cpu="500m")]
+    assert divided(pods, kinds, {}, most=0.41).keys() == {"a", "b"}
