@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -137,7 +138,6 @@ class BinPackingProblem:
         self.open_to = self._fitting(self.existing, self.room)
         self.allowed = self._fitting(self.allowed, self.capacity)
         self.limits = find_limits(self.catalog, self.bin_types, len(self.bin_types))
-        self.shortlist = self._shortlist()
         self.dependent = self._dependent()
         kinds: dict[tuple[bytes, bytes], int] = {}
         accesses = [item_type.access for item_type in self.item_types]
@@ -246,7 +246,8 @@ class BinPackingProblem:
         independent = self.allowed[unlimited].any(axis=0) | self.open_to.any(axis=0)
         return np.asarray(~independent & self.allowed.any(axis=0), dtype=np.bool_)
 
-    def _shortlist(self) -> Ints:
+    @cached_property
+    def shortlist(self) -> Ints:
         """Return for each item type the bin types where a unit's share of the bin costs least,
         in all and of every size."""
         if len(self.bin_types) <= SHORT or not len(self.item_types):

@@ -34,9 +34,8 @@ WORK = (0.3, 0.1, 0.1, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class Funds:
-    """What new nodes cost now, what they may cost ($/hour), and the budget of a solve (`SolveOptions`)."""
+    """What new nodes may cost, $/hour, and the budget of a solve (`SolveOptions`)."""
 
-    paid: float
     most: float
     seconds: float
 
@@ -51,7 +50,7 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
     if not spread:
         return None
     homes = Homes(packer.catalog, [own for each in spread for own in each.items.values()])
-    for divisions, work in zip(_divisions(apart, spread, homes, funds), WORK, strict=False):
+    for work, divisions in zip(WORK, _divisions(apart, spread, homes, funds), strict=False):
         problem, originals = _problem(apart, homes, divisions.parts.values())
         packing = cheapest(problem, WorkBudget(work * funds.seconds))
         if packing.left.any() or not within_limits(problem, packing):

@@ -1,4 +1,4 @@
-"""Divide a workload's replicas between homes, so that no zone and no family carries more than its share on spot.
+"""Homes for a workload's replicas, so that no zone and no family carries more than its share of them on spot.
 
 A home is a zone and a group of families. The families are put into three groups: two in which most units cost little,
 and the rest. Half of a workload's replicas has its home in one zone and the first group, half in another zone and the
@@ -54,7 +54,7 @@ class Workload:
 
 
 class Homes:
-    """The zones and groups of families of a catalog, and what units cost there, $/hour.
+    """The zones and groups of families of a catalog, and which units may go where.
 
     family: T, the number of each option's. group: F, the group that the family is in.
     """

@@ -94,7 +94,7 @@ class Solver:
         if not at_risk:
             return shared
         paid, most = self._cost(plan), expected_cost(plan) + MOST_PREMIUM * expected_cost(plan, spot=True)
-        funds = Funds(paid, paid * most / max(1e-9, plan.cost_per_hour), budget)
+        funds = Funds(paid * most / max(1e-9, plan.cost_per_hour), budget)
         packer = pack_apart(rounds.packer, compiled.limits(), standing, share, funds)
         if packer is None:
             return shared
