@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.core.provisioning.resource_space import Floats, Ints
 
@@ -114,12 +115,10 @@ class LinearProgram:
         solver.setOptionValue("mip_heuristic_effort", 0.0)
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
-        model = self._model()
-        whole = [highspy.HighsVarType.kInteger] * self.column_count
-        for column in divisible.tolist() if divisible is not None else ():
-            whole[column] = highspy.HighsVarType.kContinuous
-        model.integrality_ = whole
-        solver.passModel(model)
+        whole = np.ones(self.column_count, dtype=np.int32)
+        if divisible is not None:
+            whole[divisible] = 0
+        self._pass_to(solver, whole)
         solver.run()
         info = solver.getInfo()
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -136,7 +135,7 @@ class LinearProgram:
             solver.setOptionValue("presolve", "off")
         if self.column_count > MANY:
             solver.setOptionValue("solver", "ipm")
-        solver.passModel(self._model())
+        self._pass_to(solver, np.zeros(self.column_count, dtype=np.int32))
         solver.run()
         status = solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
@@ -158,21 +157,27 @@ class LinearProgram:
         solver.setOptionValue("simplex_iteration_limit", MOST_ITERATIONS)
         return solver
 
-    def _model(self) -> highspy.HighsLp:
+    def _pass_to(self, solver: highspy.Highs, whole: NDArray[np.int32]) -> None:
+        """Hand the model over as arrays, which takes a third of the time of a HighsLp. whole: 1 per integer column."""
         # Entries as triplets (row, column, value), sorted into compressed columns.
         rows, columns, values = map(np.concatenate, zip(*self._entries, strict=True))
-        order = np.lexsort((rows, columns))
-        model = highspy.HighsLp()
-        model.num_col_ = self.column_count
-        model.num_row_ = self.row_count
-        model.col_cost_ = np.concatenate(self._costs)
-        model.col_lower_ = np.zeros(self.column_count)
-        model.col_upper_ = np.concatenate(self._ceilings)
-        model.row_lower_ = np.concatenate(self._lower)
-        model.row_upper_ = np.concatenate(self._upper)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        starts = np.searchsorted(columns[order], np.arange(self.column_count + 1))
-        model.a_matrix_.start_ = starts.astype(np.int32)
-        model.a_matrix_.index_ = rows[order].astype(np.int32)
-        model.a_matrix_.value_ = values[order]
-        return model
+        order = np.argsort(columns * self.row_count + rows)
+        starts = np.zeros(self.column_count + 1, dtype=np.int32)
+        np.cumsum(np.bincount(columns, minlength=self.column_count), out=starts[1:])
+        solver.passModel(
+            self.column_count,
+            self.row_count,
+            len(values),
+            int(highspy.MatrixFormat.kColwise),
+            int(highspy.ObjSense.kMinimize),
+            0.0,
+            np.concatenate(self._costs),
+            np.zeros(self.column_count),
+            np.concatenate(self._ceilings),
+            np.concatenate(self._lower),
+            np.concatenate(self._upper),
+            starts,
+            rows[order].astype(np.int32),
+            values[order],
+            whole,
+        )
