@@ -64,7 +64,9 @@ class PairRepacking:
                 both = [placed[first], placed[second]]
                 if both[0][0].existing or _total(both) <= 0.0 or looked >= MOST_PAIRS:
                     continue
-                left = self.left - self._taken([placed[place][0] for place in range(len(placed)) if place not in pair])
+                left = self.left
+                if len(left):
+                    left = left - self._taken([each for place, (each, _) in enumerate(placed) if place not in pair])
                 key = (both[1][0].number if both[1][0].existing else -1, _units(both).tobytes(), left.tobytes())
                 if key not in self._found or _total(self._found[key]) > _total(both) + TOLERANCE:
                     self._found[key] = self._better(both, left) or both
@@ -178,7 +180,9 @@ def _ways(units: Floats) -> _Ways | None:
         if len(choices[place]) == 2:
             return None
         choices[place] = _fewer(choices[place])
-    return _Ways(items, np.stack(np.meshgrid(*choices, indexing="ij"), axis=-1).reshape(-1, len(items)))
+    shape = tuple(len(each) for each in choices)
+    places = np.unravel_index(np.arange(int(np.prod(shape))), shape)
+    return _Ways(items, np.stack([each[place] for each, place in zip(choices, places, strict=True)], axis=-1))
 
 
 def _fewer(numbers: Ints) -> Ints:

@@ -53,8 +53,6 @@ GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
-OF_FEW = STRATEGIES[:1]
-"""Those for a small problem without pods that limits leave out: its packings are then repacked pair by pair."""
 OF_SMALL = 0.15
 """The part of its work that a small problem has: more is in vain."""
 SHARE_OF_BUDGET = 0.6
@@ -100,13 +98,12 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
             return existing_first(problem, exact)
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
-    strategies = OF_FEW if small and not best.left.any() else STRATEGIES
-    best, finished = _build(problem, best, work, contenders, strategies)
-    if small and not best.left.any():
-        return min(
-            (_repacked(problem, each) for each in contenders.kept() if not each.left.any()),
-            key=lambda each: each.cost(problem),
-        )
+    best, finished = _build(problem, best, work, contenders, STRATEGIES[:1] if small else STRATEGIES)
+    if small:
+        whole = [each for each in contenders.kept() if not each.left.any()]
+        if whole:
+            return min((_repacked(problem, each) for each in whole), key=lambda each: each.cost(problem))
+        best, finished = _build(problem, best, work, contenders, STRATEGIES[1:])
     if not small and not finished and not best.left.any() and len(problem.counts) <= DIVING_ITEM_TYPES:
         best = Diving(problem, best, STRATEGIES, WorkBudget(DIVING * work.allowed)).run(contenders)
         finished = _good(best, problem)

@@ -248,10 +248,17 @@ class ColumnGeneration:
     def _dived(self, best: Searched) -> Searched:
         """Return the best of `best` and of packings that dives come to, repacked pair by pair."""
         repacking = PairRepacking(self.problem, self.groups, self.bins)
+        known: set[tuple[tuple[int, bytes], ...]] = set()
         for dived in dives(self.everything, self.units, self.group, DIVES):
+            key = tuple(sorted((one.number, one.units.tobytes()) for one in dived.bins))
+            if key in known:
+                continue
+            known.add(key)
             packing, cost = repacking.repacked(dived)
             if cost < best.cost * (1.0 - CLOSE) and within_limits(self.problem, packing):
                 best = replace(best, cost=cost, packing=packing)
+            if best.optimal:
+                break
         return best
 
     def _of_listed_patterns(self, best: Searched) -> Searched:

@@ -85,40 +85,65 @@ def dives(rest: Rest, units: Floats, group: Ints, turns: Sequence[Sequence[int]]
         rest = replace(rest, wholes=[rest.chosen(cover, values)[None]])
         cover = rest.covered(units, group)
         values = cover.program.solve(presolve=False).values
+    dive = _Dive(rest, units, group, values[cover.used])
     for each in turns:
-        packing = _dive(rest, units, group, values[cover.used], each)
+        packing = dive.run(each)
         if packing is not None:
             yield packing
 
 
-def _dive(rest: Rest, units: Floats, group: Ints, used: Floats, turns: Sequence[int]) -> Packing | None:
-    """Return a whole packing of the only end state; None where the patterns do not come to one.
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a dive has left: P patterns (units P x D, group P) and how often the program uses each (P)."""
 
-    used: P, how often the program uses each pattern.
-    """
-    left = np.sum([states[0] for states in rest.wholes], axis=0).astype(np.float64)
-    available, limits, rows = rest.available.copy(), rest.limits.copy(), [list(rows) for rows in rest.groups.numbers]
-    bins, step = list[Bin](), 0
-    while len(group):
-        whole = np.flatnonzero(used >= 1.0 - WHOLE)
-        if not len(whole):
-            order = np.argsort(-used, kind="stable")
-            turn = turns[step] if step < len(turns) and len(order) > turns[step] else 0
-            whole, step = order[turn : turn + 1], step + 1
-        for place in np.repeat(whole, np.maximum(1, np.floor(used[whole] + WHOLE)).astype(np.int64)).tolist():
-            taken, number = np.minimum(units[place], left), int(group[place])
-            if taken.any():
-                existing = number >= rest.groups.types
-                bins.append(Bin(existing, rows[number].pop() if existing else rows[number][0], taken))
-                left, available[number] = left - taken, available[number] - 1
-                limits = limits - rest.groups.takes[number]
-        if not left.any():
-            return Packing(bins, left)
-        takes = rest.groups.takes[group]
-        units = np.minimum(units, left)
-        usable = units.any(axis=1) & (available[group] >= 1) & ((takes <= limits) | (takes <= 0)).all(axis=1)
-        units, group = units[usable], group[usable]
-        now = replace(rest, wholes=[left[None].astype(np.int64)], available=available, limits=limits)
-        cover = now.covered(units, group)
-        used = cover.program.solve(presolve=False).values[cover.used]
-    return None
+    units: Floats
+    group: Ints
+    used: Floats
+
+
+class _Dive:
+    """Dives through the program over the only end state. units, group: its patterns; used: how often it uses each."""
+
+    def __init__(self, rest: Rest, units: Floats, group: Ints, used: Floats) -> None:
+        self.rest = rest
+        self.first = _Left(units, group, used)
+        self.asked: Floats = np.sum([states[0] for states in rest.wholes], axis=0).astype(np.float64)
+        self._known: dict[tuple[bytes, bytes, bytes], _Left] = {}
+        """By what is left of units, bins and limits: dives often come to the same."""
+
+    def run(self, turns: Sequence[int]) -> Packing | None:
+        """Return a whole packing; None where the patterns do not come to one."""
+        rest, left, now = self.rest, self.asked, self.first
+        available, limits, rows = rest.available.copy(), rest.limits, [list(rows) for rows in rest.groups.numbers]
+        bins, step = list[Bin](), 0
+        while len(now.group):
+            whole = np.flatnonzero(now.used >= 1.0 - WHOLE)
+            if not len(whole):
+                order = np.argsort(-now.used, kind="stable")
+                turn = turns[step] if step < len(turns) and len(order) > turns[step] else 0
+                whole, step = order[turn : turn + 1], step + 1
+            times = np.maximum(1, np.floor(now.used[whole] + WHOLE)).astype(np.int64)
+            for place in np.repeat(whole, times).tolist():
+                taken, number = np.minimum(now.units[place], left), int(now.group[place])
+                if taken.any():
+                    existing = number >= rest.groups.types
+                    bins.append(Bin(existing, rows[number].pop() if existing else rows[number][0], taken))
+                    left, available[number] = left - taken, available[number] - 1
+                    limits = limits - rest.groups.takes[number]
+            if not left.any():
+                return Packing(bins, left)
+            now = self._solved(now, left, available, limits)
+        return None
+
+    def _solved(self, before: _Left, left: Floats, available: Floats, limits: Floats) -> _Left:
+        """Solve the program for these units (D), bins (G) and limits (L), by the patterns that were of use before."""
+        key = left.tobytes(), available.tobytes(), limits.tobytes()
+        if key not in self._known:
+            takes, units = self.rest.groups.takes[before.group], np.minimum(before.units, left)
+            usable = units.any(axis=1) & (available[before.group] >= 1)
+            usable &= ((takes <= limits) | (takes <= 0)).all(axis=1)
+            units, group = units[usable], before.group[usable]
+            now = replace(self.rest, wholes=[left[None].astype(np.int64)], available=available, limits=limits)
+            cover = now.covered(units, group)
+            self._known[key] = _Left(units, group, cover.program.solve(presolve=False).values[cover.used])
+        return self._known[key]

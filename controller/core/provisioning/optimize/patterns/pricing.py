@@ -107,16 +107,14 @@ def _together(allowed: Bools, fits: Bools) -> list[Ints]:
 
     allowed: G x D. fits: G x D, whether a bin of that size holds a unit. The first of each lets in all of the group's.
     """
-    groups: list[list[int]] = []
-    for row in np.argsort(-allowed.sum(axis=1), kind="stable").tolist():
-        for group in groups:
-            first = allowed[group[0]]
-            if not (allowed[row] & ~first).any() and not (first & ~allowed[row] & fits[row]).any():
-                group.append(row)
-                break
-        else:
-            groups.append([row])
-    return [np.array(group) for group in groups]
+    groups = list[Ints]()
+    rows = np.argsort(-allowed.sum(axis=1), kind="stable")
+    while len(rows):
+        first, own = allowed[rows[0]], allowed[rows]
+        alike = ~((own & ~first) | (first & ~own & fits[rows])).any(axis=1)
+        groups.append(rows[alike])
+        rows = rows[~alike]
+    return groups
 
 
 class _Search:
@@ -145,14 +143,17 @@ class _Search:
         self.weights = _weights(total[self.tracked])
         self.counts = fit.max(axis=0)[self.order]
 
-        # L x (D + 1), by sum of resources: item types by density, sizes and worths of all their units, 0 before them.
+        # L x D, by sum of resources: item types by density, sizes and worths of all their units.
         size = self.weights @ self.requests[:, self.tracked].T
-        self.by_density = np.argsort(-self.worth / np.maximum(size, ROUNDING), axis=1, kind="stable")
-        sizes, worths = np.take_along_axis(size * self.counts, self.by_density, axis=1), (self.worth * self.counts)
+        by_density = np.argsort(-self.worth / np.maximum(size, ROUNDING), axis=1, kind="stable")
+        sizes, worths = np.take_along_axis(size * self.counts, by_density, axis=1), (self.worth * self.counts)
         before = np.zeros((len(size), 1))
-        self.sizes = np.concatenate([before, sizes], axis=1)
-        self.worths = np.concatenate([before, worths[self.by_density]], axis=1)
-        self.by_density = np.concatenate([before.astype(np.int64) - 1, self.by_density], axis=1)
+        # D + 1 x L x (D + 1): the same, summed up, by the item type from which on units are to be chosen.
+        density = np.concatenate([before.astype(np.int64) - 1, by_density], axis=1)
+        some = density >= np.arange(len(self.worth) + 1)[:, None, None]
+        self.sizes = np.cumsum(np.concatenate([before, sizes], axis=1) * some, axis=2)
+        self.worths = np.cumsum(np.concatenate([before, worths[by_density]], axis=1) * some, axis=2)
+        self.most_worth = np.append(np.cumsum(worths[::-1])[::-1], 0.0)
 
     def run(self) -> tuple[Ints, Ints]:
         """Return P patterns (P x D), and the place of each one's bin."""
@@ -201,12 +202,10 @@ class _Search:
     def _rest(self, item: int, free: Floats) -> Floats:
         """Return the $/hour that units of the item types from this one on could add at most to bins with so much free
         (S x W)."""
-        some = self.by_density >= item
-        sizes, worths = np.cumsum(self.sizes * some, axis=1), np.cumsum(self.worths * some, axis=1)
-        most = np.full(len(free), float(self.worth[item:] @ self.counts[item:]))
+        most = np.full(len(free), self.most_worth[item])
         held = self.weights @ free.T + SLACK
-        for row in range(len(held)):
-            np.minimum(most, np.interp(held[row], sizes[row], worths[row]), out=most)
+        for row, sizes, worths in zip(held, self.sizes[item], self.worths[item], strict=True):
+            np.minimum(most, np.interp(row, sizes, worths), out=most)
         return most
 
 
