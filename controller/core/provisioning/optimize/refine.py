@@ -78,10 +78,11 @@ def refine(rounds: Rounds, limits: Limits, budget_seconds: float, *, same_pods: 
     return Writer(packer, problem, limits).write(best)
 
 
-def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
+def cheapest(problem: BinPackingProblem, work: WorkBudget, most: float = np.inf) -> Packing:
     """Return the cheapest packing that the work allows, one build at least: of several builds, and local search.
 
-    Of few units it is the cheapest one there is, if Provisioners' limits admit it.
+    Of few units it is the cheapest one there is, if Provisioners' limits admit it. most: $/hour; packings of few units
+    that cost more are not repacked.
     """
     best = first_packing(problem)
     # Where pods are left out, the first plan has chosen whom: the pods that have waited longest go first.
@@ -102,7 +103,8 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget) -> Packing:
     if small:
         whole = [each for each in contenders.kept() if not each.left.any()]
         if whole:
-            return min((_repacked(problem, each) for each in whole), key=lambda each: each.cost(problem))
+            near = [_repacked(problem, each) for each in whole if each.cost(problem) <= most]
+            return min(near or whole, key=lambda each: each.cost(problem))
         best, finished = _build(problem, best, work, contenders, STRATEGIES[1:])
     if not small and not finished and not best.left.any() and len(problem.counts) <= DIVING_ITEM_TYPES:
         best = Diving(problem, best, STRATEGIES, WorkBudget(DIVING * work.allowed)).run(contenders)
