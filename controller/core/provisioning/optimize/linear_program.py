@@ -20,6 +20,10 @@ MOST_ITERATIONS = 200_000
 iteration."""
 INTEGER_GAP = 1e-8
 """A branch and bound ends when its best solution is this close to its bound."""
+MOST_CUTS = 20
+"""Cutting planes that a branch and bound keeps beside those in use: with more, each round of cuts takes longer."""
+NONE_BELOW = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kObjectiveBound)
+"""What HiGHS says if no solution's objective is below the cutoff."""
 HEURISTICS = ("rins", "rens", "feasibility_jump", "root_reduced_cost", "zi_round", "shifting")
 COSTLY = (
     "mip_allow_restart",
@@ -106,8 +110,11 @@ class LinearProgram:
             some = np.flatnonzero(requests[item, resource])
             self.entries(room[place[some]], placed[some], requests[item[some], resource])
 
-    def solve_integers(self, nodes: int, divisible: Ints | None = None) -> IntegerSolution:
-        """Solve with whole numbers, by a branch and bound of at most `nodes` nodes. divisible: columns without."""
+    def solve_integers(self, nodes: int, divisible: Ints | None = None, cutoff: float = INFINITY) -> IntegerSolution:
+        """Solve with whole numbers, by a branch and bound of at most `nodes` nodes. divisible: columns without.
+
+        cutoff: solutions whose objective is as much or more are not looked for, and bounds are no higher.
+        """
         solver = self._solver()
         solver.setOptionValue("mip_max_nodes", nodes)
         for costly in COSTLY:
@@ -115,6 +122,8 @@ class LinearProgram:
         solver.setOptionValue("mip_heuristic_effort", 0.0)
         solver.setOptionValue("mip_rel_gap", 0.0)
         solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
+        solver.setOptionValue("mip_pool_soft_limit", MOST_CUTS)
+        solver.setOptionValue("objective_bound", cutoff)
         whole = np.ones(self.column_count, dtype=np.int32)
         if divisible is not None:
             whole[divisible] = 0
@@ -123,7 +132,9 @@ class LinearProgram:
         info = solver.getInfo()
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(solver.getSolution().col_value, dtype=np.float64) if feasible else None
-        return IntegerSolution(float(info.objective_function_value), values, float(info.mip_dual_bound))
+        none = solver.getModelStatus() in NONE_BELOW
+        bound = cutoff if none else min(cutoff, float(info.mip_dual_bound))
+        return IntegerSolution(float(info.objective_function_value), values, bound)
 
     def solve(self, *, presolve: bool = True) -> LinearSolution:
         """Solve to optimality. Raises UnsolvedProgramError if HiGHS returns no optimum.

@@ -81,8 +81,8 @@ def refine(rounds: Rounds, limits: Limits, budget_seconds: float, *, same_pods: 
 def cheapest(problem: BinPackingProblem, work: WorkBudget, most: float = np.inf) -> Packing:
     """Return the cheapest packing that the work allows, one build at least: of several builds, and local search.
 
-    Of few units it is the cheapest one there is, if Provisioners' limits admit it. most: $/hour; packings of few units
-    that cost more are not repacked.
+    Of few units it is the cheapest one there is, if Provisioners' limits admit it. most: $/hour; of few units one
+    packing is built then, and it is repacked pair by pair only if it costs no more.
     """
     best = first_packing(problem)
     # Where pods are left out, the first plan has chosen whom: the pods that have waited longest go first.
@@ -99,13 +99,14 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget, most: float = np.inf)
             return existing_first(problem, exact)
     contenders = Contenders(problem, 0.0 if small else ABOUT)
     contenders.add(best)
-    best, finished = _build(problem, best, work, contenders, STRATEGIES[:1] if small else STRATEGIES)
-    if small:
-        whole = [each for each in contenders.kept() if not each.left.any()]
-        if whole:
-            near = [_repacked(problem, each) for each in whole if each.cost(problem) <= most]
-            return min(near or whole, key=lambda each: each.cost(problem))
-        best, finished = _build(problem, best, work, contenders, STRATEGIES[1:])
+    once = small and (not best.left.any() or most < np.inf)
+    best, finished = _build(problem, best, work, contenders, STRATEGIES[:1] if once else STRATEGIES)
+    whole = [each for each in contenders.kept() if not each.left.any()]
+    if small and whole:
+        near = [_repacked(problem, each) for each in whole if each.cost(problem) <= most]
+        return min(near or whole, key=lambda each: each.cost(problem))
+    if once:
+        return contenders.chosen()
     if not small and not finished and not best.left.any() and len(problem.counts) <= DIVING_ITEM_TYPES:
         best = Diving(problem, best, STRATEGIES, WorkBudget(DIVING * work.allowed)).run(contenders)
         finished = _good(best, problem)

@@ -49,11 +49,11 @@ class Work:
 
     rows: int = 1
     columns: int = 500
-    branches: int = 12
+    branches: int = 40
     tries: int = 10
     states: int = 1_000
     packings: int = 1
-    refills: int = 8
+    refills: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +91,21 @@ class BinCounts:
         self.usable: Floats = groups.available
         """G, how many of each a cheaper packing may have."""
 
-    def solved(
-        self, worths: Sequence[Floats], dearer: Floats, units: Floats, group: Ints, most: float, least: float
-    ) -> Counted:
+    def solved(self, worth: Floats, dearer: Floats, units: Floats, group: Ints, most: float, least: float) -> Counted:
         """The best bound and packing that the limits on work allow.
 
-        worths: D each, of column generation's duals. dearer: G, $/hour; a cheaper packing has a bin only if this is no
-        more than it holds by the last of the worths. units, group: its patterns (P x D, P). most: $/hour, a packing
-        must cost less. least: $/hour, no packing costs less.
+        worth: D, of column generation's duals. dearer: G, $/hour; a cheaper packing has a bin only if this is no more
+        than it holds by that worth. units, group: its patterns (P x D, P). most: $/hour, a packing must cost less.
+        least: $/hour, no packing costs less.
         """
-        for worth in worths:
-            self._add_row(worth)
+        self._add_row(worth)
         best, floor, rows, packings = Counted(least, most, None), 0.0, 0, 0
         self._restrict(dearer)
         last: tuple[Floats, float] | None = None
         most_rows = min(self.work.rows, self.work.columns // max(1, int((self.usable > 0).sum())))
-        dear = DEAR * np.max([*worths, np.full(len(self.problem.counts), NO_WORTH)], axis=0)
+        dear = DEAR * np.maximum(worth, NO_WORTH)
         while True:
-            counts, bound = self._counts(floor)
+            counts, bound = self._counts(floor, best.cost)
             if floor == 0.0:
                 best = replace(best, least=min(best.cost, max(best.least, bound)))
             if counts is None or bound >= best.cost * (1.0 - CLOSE) or not self.work.packings:
@@ -175,8 +172,11 @@ class BinCounts:
         self.held.append(price(replace(self.bins, charge=none), asked).most)
         self.worths.append(worth)
 
-    def _counts(self, floor: float) -> tuple[Floats | None, float]:
-        """The cheapest numbers of bins (G) that every row admits and that cost `floor` at least, and the least cost."""
+    def _counts(self, floor: float, most: float) -> tuple[Floats | None, float]:
+        """The cheapest numbers of bins (G) that every row admits and that cost `floor` at least, and the least cost.
+
+        most: $/hour, they must cost less.
+        """
         program, bins, groups = LinearProgram(), self.bins, self.groups
         used = program.columns(bins.charge, self.usable if floor else self._undominated())
         surplus = program.columns(np.ones(1))
@@ -207,7 +207,7 @@ class BinCounts:
             paid = np.flatnonzero(bins.charge)
             program.entries(np.repeat(row, len(paid)), used[paid], bins.charge[paid])
             program.entries(row, surplus, 1.0)
-        solution = program.solve_integers(self.work.branches, surplus)
+        solution = program.solve_integers(self.work.branches, surplus, most)
         if solution.values is None:
             return None, solution.bound
         counts = np.rint(solution.values[used])

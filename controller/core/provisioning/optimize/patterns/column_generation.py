@@ -67,11 +67,11 @@ class Effort:
     limits forbid the cheapest packing. near: part of the bound within which a plan's cost is near enough to it.
     """
 
-    rounds: tuple[int, int] = (10, 6)
+    rounds: tuple[int, int] = (6, 4)
     items: int = 16
-    priced: int = 300
+    priced: int = 200
     patterns: int = 1_500
-    searches: tuple[tuple[int, int], ...] = ((1_000, 20_000), (2_000, 100_000))
+    searches: tuple[tuple[int, int], ...] = ((2_000, 100_000),)
     counting: Work = COUNTING
     listed: tuple[int, int, int] = (300, 20, 2_000)
     thorough: bool = False
@@ -153,8 +153,6 @@ class ColumnGeneration:
         self.units: Floats = np.zeros((0, len(problem.counts)))
         self.group: Ints = np.zeros(0, dtype=np.int64)
         self._known: set[bytes] = set()
-        self.history: list[Floats] = []
-        """The worths of units (D each) of all programs whose bound was taken."""
         self.duals = _Duals(0.0, np.zeros(len(problem.counts)), self.bins.charge)
 
     def searched(self) -> Searched:
@@ -183,9 +181,10 @@ class ColumnGeneration:
             return best
         work = self.effort.counting if self.few else replace(self.effort.counting, packings=0)
         counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, work)
-        worths = [*(self.history[-2:] if self.few else ()), self.duals.worth]
         gap = best.cost - self.duals.least
-        counted = counts.solved(worths, self.duals.charge - gap, self.units, self.group, best.cost, best.least)
+        counted = counts.solved(
+            self.duals.worth, self.duals.charge - gap, self.units, self.group, best.cost, best.least
+        )
         best = Searched(counted.least, counted.cost, counted.packing or best.packing)
         return self._of_listed_patterns(best) if self.effort.thorough and not best.optimal else best
 
@@ -282,7 +281,7 @@ class ColumnGeneration:
         missing: $/hour, the least reduced cost of a pattern that is not among them.
         """
         cover = self.everything.covered(units, group)
-        solution = cover.program.solve_integers(branches)
+        solution = cover.program.solve_integers(branches, cutoff=best.cost)
         least = max(best.least, min(best.cost, solution.bound, self.duals.least + missing))
         if solution.values is None or solution.objective >= best.cost:
             return replace(best, least=least)
@@ -312,7 +311,6 @@ class ColumnGeneration:
     def _bound(self, worth: Floats, charge: Floats, limit_prices: Floats, priced: Priced) -> None:
         """Scale duals down until no pattern gains, and keep them if they prove more."""
         over = np.maximum(priced.most, 0.0)
-        self.history.append(worth)
         excess = over[: self.types] / np.maximum(self.bins.charge[: self.types], NO_WORTH)
         scale = 1.0 / (1.0 + float(excess.max(initial=0.0)))
         worth, taken = scale * worth, scale * (charge + over)[self.types :]
