@@ -46,7 +46,7 @@ PATIENT = Effort(
     priced=4_000,
     patterns=6_000,
     searches=((2_000, 50_000), (20_000, 400_000), (60_000, 2_000_000)),
-    counting=Work(rows=30, columns=2_000, branches=200, tries=200, states=20_000, packings=10, refills=15),
+    counting=Work(rows=30, columns=2_000, branches=600, tries=200, states=20_000, packings=10, refills=15),
     listed=(5_000, 100, 40_000),
     thorough=True,
     near=0.0,

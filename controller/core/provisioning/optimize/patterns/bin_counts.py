@@ -4,9 +4,10 @@ Whatever a unit of each item type is said to be worth, a packing's bins hold no 
 so these together must come to the worth of all units. Each such set of worths is a row of an integer program over the
 numbers of bins (Benders' cuts); its optimum is a lower bound, higher than that of column generation by what a fraction
 of a bin does not cost. The first rows come from the duals of column generation, and from each resource alone: bins that
-let some item types in have room for all that these request. While the optimal numbers of bins do
-not hold all units, even with each bin's patterns divisible, the duals of that program make the next row. Where they do,
-the units are packed into these very bins, by an integer program of units and bins.
+let some item types in have room for all that these request. Numbers that cost as much as the
+best packing known are not looked for. While the optimal numbers of bins do not hold all units, even with each bin's
+patterns divisible, the duals of that program make the next row. Where they do, the units are packed into these very
+bins, by an integer program of units and bins.
 
 Provisioners' limits are rows of the integer program, and so are the end states that rules over domains admit.
 """

@@ -7,9 +7,9 @@ is worth more than its bin costs. By weak duality what they are worth is a lower
 
 Packings come from dives through the program (`pattern_dive`), whose bins are repacked two by two (`pair_repacking`). A
 packing that costs less than the best one known uses no pattern whose reduced cost exceeds the gap between that and the
-bound. Where there are few item types the others are searched through (`pattern_search`), first quickly, then
-thoroughly; where the best is beyond Provisioners' limits, an integer program chooses among them. What that does not
-prove, the numbers of bins may (`bin_counts`): a packing has whole bins, and the program's has not.
+bound. Where there are few item types the others are searched through (`pattern_search`); where the best is beyond
+Provisioners' limits, an integer program chooses among them. What that does not prove, the numbers of bins may
+(`bin_counts`): a packing has whole bins, and the program's has not.
 """
 
 from __future__ import annotations
