@@ -28,6 +28,9 @@ from controller.core.provisioning.solver.replica_homes import Homes, Workload
 from controller.core.provisioning.solver.workload_items import by_workload
 from controller.core.provisioning.topology.groups import RuleKind
 
+HOPELESS = 1.4
+"""Times what new nodes may cost at most: a packing of few units that costs more is not repacked pair by pair, as that
+would not make it cheap enough."""
 WORK = (0.3, 0.1, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
@@ -52,7 +55,7 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
     homes = Homes(packer.catalog, [own for each in spread for own in each.items.values()])
     for work, divisions in zip(WORK, _divisions(apart, spread, homes, funds), strict=False):
         problem, originals = _problem(apart, homes, divisions.parts.values())
-        packing = cheapest(problem, WorkBudget(work * funds.seconds))
+        packing = cheapest(problem, WorkBudget(work * funds.seconds), HOPELESS * funds.most)
         if packing.left.any() or not within_limits(problem, packing):
             return None
         divisions.packed = packing.cost(problem)
