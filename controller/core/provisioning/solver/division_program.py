@@ -90,7 +90,7 @@ class DivisionProgram:
         ]
         self._problem = BinPackingProblem(empty, items, anew=True)
         self._program = LinearProgram()
-        bins = _by_value(self._problem, len(homes.every))
+        bins = _by_value(self._problem, len(homes.every), most)
         self._add_nodes(bins)
         if evenly:
             self._even_zones(bins)
@@ -101,6 +101,11 @@ class DivisionProgram:
         self._kept = self._program.columns(np.full(len(workloads), -2.0 * most), 1.0)
         for number in range(len(workloads)):
             self._limit(number)
+
+    @property
+    def size(self) -> int:
+        """Its number of columns."""
+        return self._program.column_count
 
     def _add_nodes(self, bins: Ints) -> None:
         """Add nodes of these bin types, what they hold of each item type, and a row for each item type's units."""
@@ -225,12 +230,12 @@ def _homes(problem: BinPackingProblem, bins: Ints, homes: int) -> Ints:
     return np.asarray(problem.allowed[bins].argmax(axis=1) % homes)
 
 
-def _by_value(problem: BinPackingProblem, homes: int) -> Ints:
+def _by_value(problem: BinPackingProblem, homes: int, most: float) -> Ints:
     """Return the bin types that no other of its home replaces, which holds as much for its price and lets as much in.
 
-    homes: how many homes each kind of units has, one item type for each.
+    homes: how many homes each kind of units has, one item type for each. most: of each, $/hour.
     """
-    useful = np.flatnonzero(problem.allowed.any(axis=1))
+    useful = np.flatnonzero(problem.allowed.any(axis=1) & (problem.price <= most))
     home = _homes(problem, useful, homes)
     kinds = np.asarray(problem.allowed[useful].reshape(len(useful), -1, homes).any(axis=2))
     price = problem.price[useful, None]

@@ -16,6 +16,7 @@ from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.optimize.bin_groups import within_limits
 from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, Part
 from controller.core.provisioning.optimize.build import Packing
+from controller.core.provisioning.optimize.exact_packing import MOST_UNITS
 from controller.core.provisioning.optimize.refine import cheapest
 from controller.core.provisioning.optimize.work_budget import WorkBudget
 from controller.core.provisioning.optimize.writer import Writer
@@ -29,8 +30,10 @@ from controller.core.provisioning.solver.workload_items import by_workload
 from controller.core.provisioning.topology.groups import RuleKind
 
 HOPELESS = 1.4
-"""Times what new nodes may cost at most: a packing of few units that costs more is not repacked pair by pair, as that
-would not make it cheap enough."""
+"""Times what new nodes may cost at most: a packing of few units that costs more is neither repacked pair by pair nor
+divided anew, as that would not make it cheap enough."""
+MOST_SIZE_OF_FEW = 1_000
+"""Columns of the program of divisions of few units: a larger one takes longer than all of their plan."""
 WORK = (0.3, 0.1, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
@@ -65,18 +68,26 @@ def pack_apart(packer: Packer, limits: Limits, standing: Standing, share: float,
 
 
 def _divisions(packer: Packer, spread: Sequence[Workload], homes: Homes, funds: Funds) -> Iterator[Divisions]:
-    """Yield divisions in the order in which they are to be packed: each after the one before was packed too dearly."""
+    """Yield divisions in the order in which they are to be packed: each after the one before was packed too dearly.
+
+    Few units are divided once, or twice if that was not hopeless: whole nodes cost far more than divisible ones there.
+    """
     others = _others(packer, spread)
+    few = sum(sum(placement.counts) for placement in packer.placements) <= MOST_UNITS
     program = DivisionProgram(packer, spread, others, homes, funds.most)
+    if few and program.size > MOST_SIZE_OF_FEW:
+        return
     divisions = program.solve(funds.most)
     if divisions is not None:
         yield divisions
+        if few and divisions.packed > HOPELESS * funds.most:
+            return
         if len(divisions.parts) == len(spread):
             # Three homes fill whole nodes in other ways than two.
             other = DivisionProgram(packer, spread, others, homes, funds.most, evenly=True).solve(funds.most)
             if other is not None and len(other.parts) == len(spread):
                 yield other
-    while divisions is not None:
+    while divisions is not None and not few:
         # Whole nodes cost more than divisible ones: the next packing is taken to cost as much more than its program.
         divisions = program.solve(divisions.cost - (divisions.packed - funds.most))
         if divisions is not None:
