@@ -92,8 +92,9 @@ class Consolidation:
                 continue
             del self._settling[names]
             judged = judge(removed, given.candidates, given.simulator, given.gate)
-            if busy and len(removed) > 1 and not any(not launches_anew(each) for each in judged.commands):
-                judged = self._some_of(removed, given)
+            if busy and len(removed) > 1 and all(map(launches_anew, judged.commands)):
+                smaller = self._some_of(removed, given)
+                judged = smaller if smaller.commands else judged
             if judged.commands and busy:
                 return judged.commands[:1]
             for command in judged.commands:

@@ -11,7 +11,7 @@ starts again each time).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -230,9 +230,11 @@ class _SearchPass:
             sets.append(self._within_budget(dear))
         judged = [(each, self._judge(each, SET_SECONDS)) for each in sets if len(each) > 1 or (each and packed)]
         worthy = [_Judged(each, one, order.move_price) for each, one in judged if not one.refusal]
-        if worthy:
-            best = self._without_needless(max(worthy, key=_Judged.gain), order)
-            self._take(_command(best.removed, best.worth))
+        for each in sorted(worthy, key=_Judged.gain, reverse=True):
+            best = self._without_needless(each, order)
+            if not _mostly_renewed(best):
+                self._take(_command(best.removed, best.worth))
+                return
 
     def _without_needless(self, best: _Judged, order: RemovalOrder) -> _Judged:
         """Leave out nodes of types that the set launches again, if it gains more without them; most pods first.
@@ -346,6 +348,14 @@ def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
     own = [each for each in judged.removed if each.node.node.instance_type == kind]
     count = sum(node.offering.instance_type == kind for node in judged.worth.replacements)
     return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
+
+
+def _mostly_renewed(judged: _Judged) -> bool:
+    """Return whether more than half of the set is launched again, by type: that moves pods for little, and whether it
+    saves anything depends on kube-scheduler, which puts them elsewhere than the plan does."""
+    own = Counter(each.node.node.instance_type for each in judged.removed)
+    new = Counter(node.offering.instance_type for node in judged.worth.replacements)
+    return 2 * (own & new).total() > len(judged.removed)
 
 
 def launches_anew(command: Command) -> bool:

@@ -15,7 +15,8 @@ gracefully.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import parse_time
 from controller.core.scheduling.taints import tolerates
-from controller.core.state.snapshot import Snapshot
+from controller.core.state.snapshot import Snapshot, StateNode
 
 STUCK_TERMINATING_SECONDS = 60.0
 """A pod counts as stuck this long after metadata.deletionTimestamp, which includes the grace period (as in v0.27)."""
@@ -96,9 +97,11 @@ def grace_period_seconds(pod: Pod, until: float | None, now: float) -> int | Non
 def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> DrainStep:
     """Return the step at `now` (Unix seconds): the first tier that still has pods, without those terminating already.
 
-    `until` is the deadline, if there is one; after it nothing holds the node.
+    The largest pods first: kube-scheduler places pods in the order in which their owners make them anew, and a large
+    one finds no room any more where small ones have been spread over all nodes. `until` is the deadline, if there is
+    one; after it nothing holds the node.
     """
-    waiting = tuple(sorted((pod for pod in pods if holds(pod, now)), key=lambda pod: pod.key))
+    waiting = _largest_first([pod for pod in pods if holds(pod, now)])
     if not waiting or (until is not None and now >= until):
         return DrainStep()
     staying = [pod for pod in waiting if not pod.terminating]
@@ -107,6 +110,12 @@ def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> Dr
     hurry = until is not None and now >= until - LAST_CALL_SECONDS
     tier = max(map(_tier, waiting)) if hurry else min(map(_tier, waiting))
     return DrainStep(tuple(pod for pod in staying if _tier(pod) <= tier and pod not in must), waiting, must)
+
+
+def largest_pods_first(nodes: Sequence[StateNode]) -> list[StateNode]:
+    """Sort nodes that drain by their largest pods, as `next_step` does the pods of each."""
+    turn = {pod.uid: at for at, pod in enumerate(_largest_first([pod for node in nodes for pod in node.pods]))}
+    return sorted(nodes, key=lambda node: min((turn[pod.uid] for pod in node.pods), default=len(turn)))
 
 
 def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -123,6 +132,19 @@ def holds(pod: Pod, now: float) -> bool:
     if pod.terminal or pod.static or any(tolerates(each, UNSCHEDULABLE) for each in pod.spec.tolerations):
         return False  # a pod that tolerates the cordon, as daemons do, would come right back
     return pod.deleted_at is None or now <= pod.deleted_at + STUCK_TERMINATING_SECONDS
+
+
+def _largest_first(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    """Sort pods by the largest share that they have of what all of these request of a resource."""
+    specs = {id(pod.spec): pod.spec for pod in pods}  # equal pods share theirs
+    totals = Counter[str]()
+    for key, count in Counter(id(pod.spec) for pod in pods).items():
+        totals.update({name: amount * count for name, amount in specs[key].requests.items()})
+    shares = {
+        key: max((n / totals[name] for name, n in spec.requests.items() if n > 0 and name != "pods"), default=0.0)
+        for key, spec in specs.items()
+    }
+    return tuple(sorted(pods, key=lambda pod: (-shares[id(pod.spec)], pod.key)))
 
 
 def _tier(pod: Pod) -> int:

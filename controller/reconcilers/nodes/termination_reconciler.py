@@ -15,7 +15,15 @@ from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME
 from controller.core.api.node import Node
 from controller.core.api.parse import parse_pod
 from controller.core.api.pod import Pod
-from controller.core.machines.draining import attached, cordon, deadline, grace_period_seconds, holds, next_step
+from controller.core.machines.draining import (
+    attached,
+    cordon,
+    deadline,
+    grace_period_seconds,
+    holds,
+    largest_pods_first,
+    next_step,
+)
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import (
     ConflictError,
@@ -131,7 +139,7 @@ class TerminationReconciler(ContextReconciler):
             return IDLE_SECONDS
         self._under_way = {uid: step for uid, step in self._under_way.items() if not step.done()}
         state = _PassState(snapshot, Attachments(self._kube))
-        for node in leaving:
+        for node in largest_pods_first(leaving):
             uid = node.node.uid
             if uid not in self._under_way and self._items.ready(uid):
                 self._under_way[uid] = self._executor.submit(self._step_safely, node, state)

@@ -12,8 +12,10 @@ from controller.core.machines.draining import (
     DEADLINE_ANNOTATION,
     deadline,
     grace_period_seconds,
+    largest_pods_first,
     next_step,
 )
+from controller.core.state.snapshot import StateNode
 from tests import factories
 
 NOW = 1_700_000_000.0
@@ -51,6 +53,25 @@ def test_tiers_go_one_after_the_other() -> None:
         order.append(names(step.evict))
         left = [pod for pod in left if pod not in step.evict]
     assert order == [["a-ordinary"], ["b-daemon"], ["c-critical"], ["d-critical-daemon"]]
+
+
+def test_the_largest_pods_are_evicted_first() -> None:
+    """By the larger of their shares of what all request: kube-scheduler places what is made anew in that order."""
+    sizes = {"a": ("100m", "128Mi"), "b": ("3", "1Gi"), "c": ("500m", "20Gi"), "d": ("500m", "512Mi")}
+    pods = [
+        factories.running_pod(node="node", name=name, requests={"cpu": cpu, "memory": memory})
+        for name, (cpu, memory) in sizes.items()
+    ]
+    assert names(next_step(pods, NOW).evict) == ["c", "b", "d", "a"]
+
+
+def test_of_several_nodes_the_one_with_the_largest_pod_comes_first() -> None:
+    def draining(name: str, *cpus: str) -> StateNode:
+        pods = [factories.running_pod(node=name, requests={"cpu": cpu}) for cpu in cpus]
+        return factories.state_node(node=factories.node(name=name), pods=pods)
+
+    nodes = [draining("empty"), draining("many", "1", "1", "1"), draining("one", "100m", "2")]
+    assert [node.name for node in largest_pods_first(nodes)] == ["one", "many", "empty"]
 
 
 def test_the_next_tier_waits_for_terminating_pods_of_this_one() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from controller.core.api.labels import PROVISIONER_NAME
+from controller.core.api.pod import Pod
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
 from controller.core.deprovisioning.consolidation_search import find
 from tests import factories
 from tests.core.deprovisioning.builders import (
+    FREELY,
     MARKET,
     ROOM,
     keeping_apart,
@@ -113,3 +116,50 @@ def test_the_next_look_is_when_a_removal_has_settled() -> None:
     looks = [method.decide(method_input(view, LARGE, monotonic=at)) for at in (100.0, 110.0, 115.0)]
     assert [look.again_seconds for look in looks[:2]] == [15.0, 5.0]
     assert removed(looks[2]) == [["empty"]]
+
+
+MEMORY = types_of(("r5.large", "2", "8Gi", 0.1), ("r5.xlarge", "4", "16Gi", 0.2))
+
+
+def gi(amount: float) -> dict[str, str]:
+    return {"cpu": "100m", "memory": f"{int(amount * 1024)}Mi"}
+
+
+def test_a_set_goes_as_a_whole_where_no_part_of_it_is_found_when_it_has_settled() -> None:
+    """The pods of both nodes need one of the larger type again, once a third pod has gone elsewhere; removed alone,
+    neither node saves anything. They are dear because memory is cheap beside the pods of the full nodes, not among
+    themselves."""
+    nodes = [
+        standing("small", "r5.large", gi(7), types=MEMORY),
+        standing("large", "r5.xlarge", gi(8.5), gi(4.5), types=MEMORY),
+        *(standing(f"full-{n}", "r5.xlarge", {"cpu": "2"}, {"cpu": "2"}, types=MEMORY) for n in range(3)),
+        standing("stays", "r5.large", gi(2), types=MEMORY, provisioner=""),
+    ]
+    view = factories.snapshot(nodes=nodes, provisioners=[owner()])
+    method = Consolidation(ConsolidationTimes(settle_seconds=15.0))
+    assert removed(method.decide(method_input(view, MEMORY, monotonic=100.0))) == []
+    command = only(method.decide(method_input(view, MEMORY, monotonic=115.0)))
+    assert sorted(each.name for each in command.candidates) == ["large", "small"]
+    assert [node.offering.instance_type for node in command.replacements] == ["r5.xlarge"]
+
+
+def test_a_set_stays_of_which_more_than_half_is_launched_again() -> None:
+    """What it saves hangs on where kube-scheduler puts the pods: two of these three nodes are needed again."""
+
+    def ours(node: str, *amounts: float) -> list[Pod]:
+        """Pods that may run on nodes of the Provisioner alone."""
+        fields = {"node": node, "node_selector": {PROVISIONER_NAME: "default"}}
+        return [factories.running_pod(name=f"{node}-{n}", requests=gi(gib), **fields) for n, gib in enumerate(amounts)]
+
+    busy = {"cpu": "2", "memory": "3584Mi"}
+    nodes = [
+        standing("small", "r5.large", pods=ours("small", 3.9, 3.9), types=MEMORY),
+        *(standing(f"large-{n}", "r5.xlarge", gi(4.5), pods=ours(f"large-{n}", 8.5), types=MEMORY) for n in range(2)),
+        *(standing(f"full-{n}", "r5.xlarge", busy, busy, types=MEMORY) for n in range(9)),
+        standing("stays", "r5.xlarge", {**gi(6.5), "cpu": "3"}, types=MEMORY, provisioner=""),
+    ]
+    eager = owner(disruption=replace(FREELY, consolidation_threshold=0.1))
+    everyone, simulator, gate = parts(factories.snapshot(nodes=nodes, provisioners=[eager]), MEMORY)
+    outcome = simulator.simulate(nodes[:3])
+    assert [node.offering.instance_type for node in outcome.replacements] == ["r5.xlarge"] * 2
+    assert find(everyone, simulator, gate).commands == ()
