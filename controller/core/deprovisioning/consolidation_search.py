@@ -151,6 +151,11 @@ class _Judged:
         """$ an hour that it saves beyond that."""
         return self.worth.saved - sum(map(self.move_price, self.removed))
 
+    def rearranges(self) -> bool:
+        """Whether it only rearranges pods, on about the same nodes."""
+        launched = [node.offering.instance_type for node in self.worth.replacements]
+        return rearranges([each.node.node.instance_type for each in self.removed], launched)
+
 
 class _SearchPass:
     """One pass of a search. `least_costs`: the cost screen's answers, by names of the removed nodes."""
@@ -232,7 +237,7 @@ class _SearchPass:
         worthy = [_Judged(each, one, order.move_price) for each, one in judged if not one.refusal]
         for each in sorted(worthy, key=_Judged.gain, reverse=True):
             best = self._without_needless(each, order)
-            if not _mostly_renewed(best):
+            if not best.rearranges():
                 self._take(_command(best.removed, best.worth))
                 return
 
@@ -350,12 +355,14 @@ def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
     return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
 
 
-def _mostly_renewed(judged: _Judged) -> bool:
-    """Return whether more than half of the set is launched again, by type: that moves pods for little, and whether it
-    saves anything depends on kube-scheduler, which puts them elsewhere than the plan does."""
-    own = Counter(each.node.node.instance_type for each in judged.removed)
-    new = Counter(node.offering.instance_type for node in judged.worth.replacements)
-    return 2 * (own & new).total() > len(judged.removed)
+def rearranges(removed: Sequence[str], launched: Sequence[str]) -> bool:
+    """Return whether a set (by instance types) becomes no smaller, and more than half of it is launched again.
+
+    Its pods move for little, and whether that saves anything depends on kube-scheduler, which puts them elsewhere than
+    the plan does.
+    """
+    renewed = (Counter(removed) & Counter(launched)).total()
+    return len(launched) >= len(removed) and 2 * renewed > len(removed)
 
 
 def launches_anew(command: Command) -> bool:

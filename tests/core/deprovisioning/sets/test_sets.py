@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.core.api.labels import PROVISIONER_NAME
-from controller.core.api.pod import Pod
+import pytest
+
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
-from controller.core.deprovisioning.consolidation_search import find
+from controller.core.deprovisioning.consolidation_search import find, rearranges
 from tests import factories
 from tests.core.deprovisioning.builders import (
-    FREELY,
     MARKET,
     ROOM,
     keeping_apart,
@@ -143,23 +142,17 @@ def test_a_set_goes_as_a_whole_where_no_part_of_it_is_found_when_it_has_settled(
     assert [node.offering.instance_type for node in command.replacements] == ["r5.xlarge"]
 
 
-def test_a_set_stays_of_which_more_than_half_is_launched_again() -> None:
-    """What it saves hangs on where kube-scheduler puts the pods: two of these three nodes are needed again."""
-
-    def ours(node: str, *amounts: float) -> list[Pod]:
-        """Pods that may run on nodes of the Provisioner alone."""
-        fields = {"node": node, "node_selector": {PROVISIONER_NAME: "default"}}
-        return [factories.running_pod(name=f"{node}-{n}", requests=gi(gib), **fields) for n, gib in enumerate(amounts)]
-
-    busy = {"cpu": "2", "memory": "3584Mi"}
-    nodes = [
-        standing("small", "r5.large", pods=ours("small", 3.9, 3.9), types=MEMORY),
-        *(standing(f"large-{n}", "r5.xlarge", gi(4.5), pods=ours(f"large-{n}", 8.5), types=MEMORY) for n in range(2)),
-        *(standing(f"full-{n}", "r5.xlarge", busy, busy, types=MEMORY) for n in range(9)),
-        standing("stays", "r5.xlarge", {**gi(6.5), "cpu": "3"}, types=MEMORY, provisioner=""),
-    ]
-    eager = owner(disruption=replace(FREELY, consolidation_threshold=0.1))
-    everyone, simulator, gate = parts(factories.snapshot(nodes=nodes, provisioners=[eager]), MEMORY)
-    outcome = simulator.simulate(nodes[:3])
-    assert [node.offering.instance_type for node in outcome.replacements] == ["r5.xlarge"] * 2
-    assert find(everyone, simulator, gate).commands == ()
+@pytest.mark.parametrize(
+    ("removed_types", "launched", "stays"),
+    [
+        ("r6g.xlarge r6g.xlarge r6g.2xlarge", "r6g.xlarge r6g.2xlarge", False),
+        ("r6g.xlarge r6g.xlarge t4g.xlarge", "r6g.xlarge t4g.xlarge m8g.large", True),
+        ("r6g.xlarge r6g.xlarge t4g.xlarge", "r6g.xlarge r6g.large m8g.large", False),
+        ("r6g.xlarge r6g.large", "r6g.xlarge m8g.large", False),
+        ("r6g.xlarge", "c6g.large c6g.large", False),
+    ],
+    ids=["a node less", "two of three again", "one of three again", "half of it again", "other types"],
+)
+def test_a_set_that_would_only_be_rearranged_is_none(removed_types: str, launched: str, stays: bool) -> None:
+    """What it saves hangs on where kube-scheduler puts the pods."""
+    assert rearranges(removed_types.split(), launched.split()) is stays
