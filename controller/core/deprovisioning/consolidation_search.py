@@ -389,7 +389,7 @@ def _command(removed: Sequence[Candidate], judged: Worth) -> Command:
 
 def _by_waste(candidate: Candidate) -> tuple[float, float, str]:
     """Sort first the nodes whose unused share costs most for what their removal disrupts."""
-    waste = candidate.cost * (1.0 - _used_share(candidate))
+    waste = candidate.cost * (1.0 - used_share(candidate))
     return (-waste / max(0.1, candidate.disruption), candidate.disruption, candidate.name)
 
 
@@ -398,7 +398,7 @@ def _halves(count: int) -> list[int]:
     return sorted({count, count // 2, count // 4} - {0}, reverse=True)
 
 
-def _used_share(candidate: Candidate) -> float:
+def used_share(candidate: Candidate) -> float:
     """Return the share of the node's scarcer resource (cpu or memory) that its pods request, 0 to 1."""
     most = 0.0
     for name in _COUNTED:

@@ -1,11 +1,10 @@
 """The order in which a scale-in should empty the nodes that consolidation may take.
 
 Consolidation prefers nodes that waste much for what their removal disrupts. When ReplicaSets are scaled in, the pods
-that they delete disrupt nothing more; what is left on a node has to be evicted. So the next node is the one with the
-fewest pods to evict for the $ an hour that it costs. A pod goes by itself when a share of its ReplicaSet has to go that
-includes all its pods on the nodes before, and, on the mean, half of those on its own node; if each share is as likely
-as any other, the sum of these shares over a node's pods is how many of them are left. Pods that no ReplicaSet of
-several replicas owns count as the last of one.
+that they delete disrupt nothing more; what is left on a node has to be evicted. So the next node is the one that is
+empty soonest: of its pods, how large a share of their ReplicaSets has to go until they go, on the mean, if all pods of
+the nodes before it go first. Pods that no ReplicaSet of several replicas owns count as the last of one. The node's used
+share (of cpu or memory, whichever is larger) is a factor: what is half empty would be consolidated first.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from controller.core.deprovisioning.candidates import Candidate
-from controller.core.deprovisioning.consolidation_search import consolidatable
+from controller.core.deprovisioning.consolidation_search import consolidatable, used_share
 from controller.core.deprovisioning.gate import Gate
 from controller.core.provisioning.resource_space import Floats, Ints
 
 MOST_RANKED = 1_000
 """Nodes that are put in order; the others count as last."""
-LEAST_COST = 1e-6
-"""$ an hour: nodes that cost nothing come last."""
 _PASSING = ("pdb", "nominated")
 """Refusals of the gate that do not count: pods that their ReplicaSet deletes are not evicted."""
 
@@ -43,14 +40,13 @@ def _may_go(candidate: Candidate, gate: Gate) -> bool:
 def _greedy(nodes: Sequence[Candidate]) -> list[int]:
     """Return numbers of the nodes in order.
 
-    late: nodes; the sum over a node's pods of the share of their ReplicaSet that goes until they go. price: nodes, $ an
-    hour.
+    late: nodes; the sum over a node's pods of the share of their ReplicaSet that goes until they go.
     """
     replicas = _replicas(nodes)
-    late, price = np.zeros(len(nodes)), np.array([max(LEAST_COST, each.cost) for each in nodes])
+    late, weight = np.zeros(len(nodes)), np.array([used_share(each) / len(each.pods) for each in nodes])
     owned = np.zeros(len(nodes))
     for places, counts in replicas:
-        late[places] += counts * counts / (2.0 * counts.sum())
+        late[places] += counts * counts / counts.sum()
         owned[places] += counts
     late += np.array([len(each.pods) for each in nodes]) - owned
     of_node: dict[int, list[tuple[Ints, Floats, float]]] = defaultdict(list)
@@ -60,7 +56,7 @@ def _greedy(nodes: Sequence[Candidate]) -> list[int]:
     order: list[int] = []
     left = np.ones(len(nodes), dtype=np.bool_)
     while left.any() and len(order) < MOST_RANKED:
-        chosen = int(np.argmin(np.where(left, late / price, np.inf)))
+        chosen = int(np.argmin(np.where(left, late * weight, np.inf)))
         left[chosen] = False
         order.append(chosen)
         for places, counts, share in of_node[chosen]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -42,11 +41,9 @@ def replica(app: str, node: str, number: int = 0, cost: str = "", written: str =
     return replace(pod, **made)
 
 
-def cluster(*pods: Pod, policy: DisruptionPolicy = FREELY, kinds: Mapping[str, str] = MappingProxyType({})) -> Snapshot:
-    """Nodes with these pods, c5.large but for those that `kinds` names with another type."""
-
+def cluster(*pods: Pod, policy: DisruptionPolicy = FREELY) -> Snapshot:
     def node(name: str) -> StateNode:
-        return standing(name, kinds.get(name, "c5.large"), pods=[pod for pod in pods if pod.node_name == name])
+        return standing(name, "c5.large", pods=[pod for pod in pods if pod.node_name == name])
 
     nodes = [node(name) for name in sorted({pod.node_name for pod in pods})]
     return factories.snapshot(nodes=nodes, provisioners=[owner(disruption=policy)])
@@ -74,16 +71,6 @@ def test_the_node_whose_pods_are_the_smallest_part_of_their_replica_sets_is_empt
     assert order(view)[0] == "b"
     assert order(view)[-1] == "a", "the whole of web would have to go"
     assert order(view).index("c") < order(view).index("d")
-
-
-def test_of_nodes_with_as_many_pods_to_evict_the_one_that_costs_most_is_emptied_first() -> None:
-    assert order(cluster(*spread("a", "b", "c"), kinds={"c": "c5.xlarge"})) == ["c", "a", "b"]
-
-
-def test_of_nodes_with_as_many_pods_for_the_price_the_smaller_are_emptied_first() -> None:
-    """Before both pods of a are gone, half of web has to go; for that of b or c a quarter."""
-    pods = [*spread("b", "c"), *(replica("web", "a", number) for number in range(2))]
-    assert order(cluster(*pods, kinds={"a": "c5.xlarge"})) == ["b", "c", "a"]
 
 
 def test_what_consolidation_must_leave_alone_is_in_no_order() -> None:
