@@ -92,9 +92,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A scale-in both ways. `deleted`: pods; `writes`: annotations written before it."""
+    """A scale-in both ways. `scaled`: pods of each Deployment, and how many of them are deleted; `writes`: annotations
+    written before it."""
 
-    deleted: int
+    scaled: tuple[tuple[int, int], ...]
     writes: int
     without: Way
     with_costs: Way
@@ -103,6 +104,21 @@ class Cycle:
     def common_price(self) -> float:
         """$ an hour that both ways reach."""
         return max(self.without.price, self.with_costs.price) + 1e-9
+
+    @property
+    def deleted(self) -> int:
+        """Pods of all Deployments."""
+        return sum(gone for _, gone in self.scaled)
+
+    @property
+    def divisible(self) -> float:
+        """Evictions to the common price if nodes were divisible and each part had its share of every Deployment.
+
+        The part that goes costs what is saved. Whichever part that is, it has as many pods of a Deployment, and needs
+        no eviction of those that the Deployment deletes there.
+        """
+        part = 1.0 - self.common_price / self.without.start
+        return sum(max(0.0, part * pods - gone) for pods, gone in self.scaled)
 
 
 @dataclass(slots=True)
@@ -352,12 +368,12 @@ def live(seed: int, shares: Callable[[random.Random], list[float]]) -> Iterator[
         fleet.consolidate()
         told = fleet.copy(WRITES_A_MINUTE)
         writes, _ = told.calm(), fleet.calm()
-        deleted = 0
+        scaled = list[tuple[int, int]]()
         for app, share in enumerate(shares(chance)):
             own = sum(pod.labels["app"] == str(app) for pod in fleet.pods.values())
-            deleted += fleet.scale(app, max(1, round(own * share)))
+            scaled.append((own, fleet.scale(app, max(1, round(own * share)))))
             told.scale(app, max(1, round(own * share)))
-        yield Cycle(deleted, writes, fleet.consolidate(), told.consolidate())
+        yield Cycle(tuple(scaled), writes, fleet.consolidate(), told.consolidate())
 
 
 def run(cycles: int, shares: Callable[[random.Random], list[float]]) -> list[Cycle]:
@@ -374,9 +390,10 @@ def row(name: str, cycles: Sequence[Cycle]) -> str:
     equal.append(sum(cycle.with_costs.evictions_to(cycle.common_price) for cycle in cycles))
     price = [sum(way.price for way in side) / len(cycles) for side in ways]
     nodes = [sum(way.nodes for way in side) / len(cycles) for side in ways]
+    divisible = sum(cycle.divisible for cycle in cycles)
     deleted, writes = sum(cycle.deleted for cycle in cycles), sum(cycle.writes for cycle in cycles)
     return (
-        f"| {name} | {len(cycles)} | {deleted:,} | {equal[0]:,} → {equal[1]:,} ({_less(equal)}) | "
+        f"| {name} | {len(cycles)} | {deleted:,} | {equal[0]:,} → {equal[1]:,} ({_less(equal)}) | {divisible:,.0f} | "
         f"{every[0]:,} → {every[1]:,} ({_less(every)}) | {price[0]:.3f} → {price[1]:.3f} | "
         f"{nodes[0]:.1f} → {nodes[1]:.1f} | {writes / len(cycles):.0f} |"
     )
@@ -398,8 +415,9 @@ HEAD = """# Scale-ins with pod deletion costs
 come to rest, and are scaled in by random shares; twice from the same state, without deletion costs and with those that
 the controller writes (setting `podDeletionCost`). ReplicaSets choose their victims by kube-controller-manager's rules,
 consolidation is the controller's own, and time is virtual (`bench/scale_in_runs` says what is simplified). Without →
-with; "to the same price": until the fleet first cost no more than the dearer of both in the end.
+with; "to the same price": until the fleet first cost no more than the dearer of both in the end; "divisible": as many
+with deletion costs if any part of the fleet could go, and had its share of every Deployment.
 
-| scale-in of | scale-ins | deleted | evictions to the same price | in all | $ an hour at last | nodes | writes each |
-|---|---|---|---|---|---|---|---|
+| scale-in of | scale-ins | deleted | evictions to the same price | divisible | in all | $ an hour | nodes | writes |
+|---|---|---|---|---|---|---|---|---|
 """
