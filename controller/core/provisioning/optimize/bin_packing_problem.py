@@ -23,6 +23,7 @@ from controller.core.provisioning.packing.packer import Packer
 from controller.core.provisioning.resource_space import Bits, Bools, Floats, Ints
 from controller.core.provisioning.topology.bundles import summed
 from controller.core.provisioning.topology.groups import RuleKind, UnitRule
+from controller.core.provisioning.topology.host_counts import HostCounts
 
 SHORT = 150
 """Up to this many bin types, the shortlist is all of them."""
@@ -345,6 +346,17 @@ def free_without_plan(packer: Packer) -> Floats:
         if row < packer.table.existing:
             free[:, row] += item.request * units
     return free
+
+
+def hosts_without_plan(packer: Packer, room: int) -> HostCounts:
+    """Return the host counts of the existing nodes without the units of the plan, with room for `room` rows."""
+    existing = packer.table.existing
+    hosts = packer.hosts.of_existing(existing, room)
+    for row, item, units in _placed(packer):
+        if row < existing:
+            for rule in item.rules:
+                hosts.add(rule, row, -units)
+    return hosts
 
 
 def _placed(packer: Packer) -> Iterable[tuple[int, Item, int]]:

@@ -8,11 +8,14 @@ import numpy as np
 
 from controller.core.provisioning.offerings.limits import Limits
 from controller.core.provisioning.offerings.node_table import NodeTable
-from controller.core.provisioning.optimize.bin_packing_problem import BinPackingProblem, free_without_plan
+from controller.core.provisioning.optimize.bin_packing_problem import (
+    BinPackingProblem,
+    free_without_plan,
+    hosts_without_plan,
+)
 from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.packing.items import Item
 from controller.core.provisioning.packing.packer import Packer
-from controller.core.provisioning.topology.host_counts import HostCounts
 
 
 class Writer:
@@ -22,7 +25,7 @@ class Writer:
         self.problem = problem
         self.packer = copy(first)
         self.packer.table = NodeTable(free_without_plan(first))
-        self.packer.hosts = HostCounts(self.packer.table.room)
+        self.packer.hosts = hosts_without_plan(first, self.packer.table.room)
         self.packer.shared = first.shared.on_existing(self.packer.table.existing, self.packer.table.room)
         self.packer.limits = limits
         self.packer.placements = []

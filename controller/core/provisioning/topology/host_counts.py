@@ -34,6 +34,18 @@ class HostCounts:
         self._matched[group][row] += matched
         self._owners[group][row] += owners
 
+    def of_existing(self, rows: int, room: int) -> HostCounts:
+        """Return the counts of the first `rows` rows, the existing nodes, with room for `room` rows."""
+        own = HostCounts(room, constrained_first=self._constrained_first)
+        for arrays, mine in (
+            (self._matched, own._matched),
+            (self._owners, own._owners),
+            (self._unconstrained, own._unconstrained),
+        ):
+            for group, array in arrays.items():
+                mine[group][:rows] = array[:rows]
+        return own
+
     def counts(self, group: int, rows: int) -> tuple[Floats, Floats]:
         """Return matched pods and owners on each of the first `rows` rows. Shared: do not change them."""
         return self._matched[group][:rows], self._owners[group][:rows]

@@ -15,8 +15,8 @@ from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.placed_pods import workloads
 from controller.core.provisioning.plan import SchedulingProblem
 from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing
-from tests.core.provisioning.plans import solved
-from tests.factories import instance_type, pending_pods, problem
+from tests.core.provisioning.plans import WEB, solved, spread
+from tests.factories import instance_type, node, pending_pods, problem, running_pod, state_node
 
 GPU = "nvidia.com/gpu"
 FREE, HALF = SolveOptions(spot_pool_share=1.0), SolveOptions(spot_pool_share=0.5)
@@ -113,3 +113,32 @@ def test_on_demand_nodes_are_not_reclaimed_so_that_their_pods_stay() -> None:
 def test_a_single_node_is_not_made_two_for_more_money() -> None:
     plan = solved(posed(deployment("a", 8, "2", "4Gi")), HALF)
     assert len(plan.new_nodes) == 1
+
+
+def test_pods_that_run_count_for_a_spread_over_hosts_when_replicas_are_packed_anew() -> None:
+    """Existing nodes have room for more replicas, but as many already as maxSkew allows while other nodes have none.
+
+    The refined packing is what is packed anew here: it has to know of the pods that run (judged by the audit).
+    """
+    owner = OwnerReference("apps/v1", "ReplicaSet", "web", "uid-web")
+    web = {"owner": owner, "labels": WEB, "topology_spread": (spread(keys.HOSTNAME, skew=4),)}
+    standing = [
+        state_node(
+            node=node(name=name, capacity_type=kind, allocatable={"cpu": cpu, "memory": "66Gi", "pods": 50}),
+            pods=[running_pod(node=name, requests={"cpu": "10m"}, **web) for _ in range(4)],
+        )
+        for name, kind, cpu in (
+            ("a", keys.SPOT, "9"),
+            ("b", keys.SPOT, "9"),
+            ("c", keys.SPOT, "5"),
+            ("d", keys.ON_DEMAND, "9"),
+        )
+    ]
+    pods = [
+        pending_pods(6, requests={"cpu": "500m", "memory": "4Gi"}, **web),
+        deployment("b", 24, "3", "7Gi"),
+        deployment("c", 24, "1500m", "2Gi"),
+    ]
+    of = problem(pending=chain(*pods), nodes=standing, catalog=sized({"m1": 0.1, "m2": 0.1, "m3": 0.11}))
+    plan = solved(of, HALF)
+    assert not {key for each in plan.existing for key in each.pods} & {pod.key for pod in pods[0]}
