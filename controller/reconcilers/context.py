@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import structlog
 
 from controller.cloud.catalogs import Catalogs
 from controller.core.api.frozen import EMPTY
+from controller.core.api.pod import Pod
 from controller.core.cloud import Cloud
 from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.state.snapshot import Snapshot
@@ -35,7 +37,7 @@ class LiveSettings:
 
 @dataclass(slots=True)
 class Planning:
-    """The state of provisioning, for loops that wait for it. Only its loop writes it."""
+    """The state of provisioning, for loops that wait for it. Only its loop writes it, but for `moves`."""
 
     unplanned: bool = False
     """Pods wait for their plan: the batch window is open, or the plan is being computed."""
@@ -43,6 +45,10 @@ class Planning:
     """Launch tokens of nodes whose launch has not ended."""
     expected: Mapping[str, ExpectedPod] = EMPTY
     """The pods of the last plan that were not bound when it was made, by uid."""
+    moves: SimpleQueue[Sequence[tuple[Pod, ExpectedPod]]] = field(default_factory=SimpleQueue)
+    """Pods that are about to be evicted, with their places on closed replacements, as removal commands begin."""
+    moving_to: frozenset[str] = frozenset()
+    """Names of closed replacements with places that no pod has taken yet."""
 
 
 @dataclass(frozen=True, slots=True)

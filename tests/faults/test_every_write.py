@@ -16,7 +16,7 @@ import pytest
 from controller.core.api import labels as keys
 from controller.core.api.timestamps import format_time
 from controller.core.api.v1alpha5 import V1ALPHA5
-from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION
+from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION, RESTING_ANNOTATION
 from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.machines.collection import CollectionTimes
@@ -110,6 +110,7 @@ DRAINS = frozenset({"POST pods/eviction"}) | GOES
 REPLACES = frozenset({RECORD, "launch", "POST nodes", "DELETE nodes"})
 JOINS = frozenset({"PATCH nodes ownerReferences", "PATCH nodes labels"})
 OPENS = frozenset({"POST pods/binding", f"PATCH nodes annotations.-{keys.OPENS_WITH}"})
+RESTS = f"PATCH nodes annotations.{RESTING_ANNOTATION}"
 ENDS = frozenset({"PATCH nodes labels", "POST pods/eviction", "terminate", "PATCH nodes -finalizers"})
 
 
@@ -161,6 +162,19 @@ def consolidation_many(controller: CrashingController) -> list[str]:
     annotation = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
     controller.world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
     return [old_node(controller, number, "r5.4xlarge", ("9500m",)) for number in (1, 2)]
+
+
+def consolidation_as_planned(controller: CrashingController) -> list[str]:
+    """The same with pods of two sizes: the replacements stay closed until the pods are bound to them."""
+    controller.world.add_provisioner(consolidation={"enabled": True})
+    annotation = {"karpenter.sh/disruption-budgets": json.dumps([{"nodes": "100%"}])}
+    controller.world.kube.patch(PROVISIONERS, "default", {"metadata": {"annotations": annotation}})
+    going = []
+    for number, (app, cpu) in enumerate((("large", "9500m"), ("small", "9200m")), start=1):
+        going.append(old_node(controller, number, "r5.4xlarge", ()))
+        controller.actors.deploy(app, cpu)
+        controller.actors.make(f"{app}-old", app, cpu, going[-1])
+    return going
 
 
 def consolidation_part(controller: CrashingController) -> list[str]:
@@ -221,6 +235,13 @@ CASES = {
     "consolidation: delete": Case(consolidation_delete, 0, frozenset({RECORD, "DELETE nodes"}), JOINS | ENDS),
     "consolidation: replace": Case(consolidation_replace, 1, REPLACES, JOINS | ENDS),
     "consolidation: N to M": Case(consolidation_many, 2, REPLACES, JOINS | ENDS),
+    "consolidation: as planned, begun": Case(consolidation_as_planned, 2, REPLACES, JOINS | ENDS),
+    "consolidation: as planned, bound": Case(
+        consolidation_as_planned,
+        2,
+        OPENS,
+        JOINS | ENDS | REPLACES | {RESTS, f"PATCH nodes annotations.-{keys.OPENS_WITH} labels"},
+    ),
     "consolidation: part": Case(consolidation_part, 0, frozenset({"DELETE nodes", ERASED}), JOINS | ENDS),
     "emptiness": Case(emptiness, 0, GOES, JOINS),
     "interruption": Case(interruption, 1, DRAINS | {"launch"}, JOINS),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from controller.core.api.labels import ON_DEMAND
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.deprovisioning.backoff import REST_COST, Moves
 from controller.core.deprovisioning.candidates import Candidate, pod_cost
@@ -225,7 +226,11 @@ class _SearchPass:
         return (-most / max(0.1, candidate.disruption), candidate.disruption, candidate.name)
 
     def _take_best_set(self, members: Sequence[Candidate]) -> None:
-        """Take the set that is worth most, if any is: nodes whose pods fit in the others' room, and expensive ones."""
+        """Take the set that is worth most, if any is.
+
+        Sets are nodes whose pods fit in the others' room, expensive ones, and all on-demand nodes beside spot nodes:
+        their pods mostly have no other place, so that one of these nodes alone is rarely worth replacing.
+        """
         order = RemovalOrder(self.simulator, self.screen, self.totals)
         packed = self._packed(order.by_room(members))
         names = {each.name for each in packed}
@@ -233,6 +238,9 @@ class _SearchPass:
         sets = [packed, *(self._within_budget([*packed, *dear[:size]]) for size in _halves(len(dear)))]
         if packed and dear:
             sets.append(self._within_budget(dear))
+        on_demand = [each for each in members if each.node.node.capacity_type == ON_DEMAND]
+        if 1 < len(on_demand) < len(members) and self.simulations + len(sets) < self.most:
+            sets.append(self._within_budget(on_demand))
         judged = [(each, self._judge(each, SET_SECONDS)) for each in sets if len(each) > 1 or (each and packed)]
         worthy = [_Judged(each, one, order.move_price) for each, one in judged if not one.refusal]
         for each in sorted(worthy, key=_Judged.gain, reverse=True):

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from controller.core.api.frozen import EMPTY
+from controller.core.api.labels import OPENS_WITH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import Catalog, CpuCredits
 from controller.core.decisions.fleet_cost import added_surplus
+from controller.core.machines.opening import with_startup_taints
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolvedProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
@@ -116,7 +118,7 @@ class Simulator:
         placed = {key for node in plan.new_nodes for key in node.pods}
         placed.update(key for target in plan.existing for key in target.pods)
         ignored = sorted(own.keys() - placed - {pod.pod for pod in unplaced})
-        starting = [name for name in targets if not _takes_pods(self.snapshot.nodes[name])]
+        starting = [name for name in targets if not self._takes_pods(self.snapshot.nodes[name])]
         problems = [_unplaced_text(unplaced)] if unplaced else []
         if ignored:
             named = ", ".join("/".join(key) for key in ignored[:MOST_NAMED])
@@ -124,6 +126,12 @@ class Simulator:
         if starting:
             problems.append(f"not all pods fit: target {', '.join(starting[:MOST_NAMED])} is not initialized")
         return Outcome(replacements, targets, "; ".join(problems), solved, self._surplus(plan, own))
+
+    def _takes_pods(self, node: StateNode) -> bool:
+        """Return whether a node of a Provisioner is initialized, or closed and Ready, and any other node Ready."""
+        if OPENS_WITH in node.node.annotations:
+            return node.node.ready and not any(with_startup_taints([node.node], self.snapshot.provisioners))
+        return node.initialized if node.provisioner_name else node.node.ready
 
     def _surplus(self, plan: SchedulingPlan, own: Mapping[PodKey, Pod]) -> float:
         """Return the $ an hour of surplus CPU that these pods add on existing nodes."""
@@ -144,11 +152,6 @@ def _shares_new_node(plan: SchedulingPlan, keys: Collection[PodKey]) -> bool:
     """Return whether some new node holds pods in `keys` and others."""
     ours = ([key in keys for key in node.pods] for node in plan.new_nodes)
     return any(any(each) and not all(each) for each in ours)
-
-
-def _takes_pods(node: StateNode) -> bool:
-    """Return whether a node of a Provisioner is initialized, and any other node Ready."""
-    return node.initialized if node.provisioner_name else node.node.ready
 
 
 def _unplaced_text(unplaced: list[UnplacedPod]) -> str:

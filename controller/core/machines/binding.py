@@ -47,6 +47,8 @@ def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapsho
     if not due:
         return Bindings(())
     planned, violations = _planned(due, expected, snapshot), list[Violation]()
+    if due.keys().isdisjoint(planned):
+        return Bindings(())
     while True:
         placements = tuple(ExistingPlacement(node, _keys(pods), "") for node, pods in planned.items())
         verdict = judge(SchedulingPlan(existing=placements), _problem(planned, snapshot))

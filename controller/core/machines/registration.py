@@ -38,15 +38,23 @@ def needs_instance(node: Node) -> bool:
 def not_initialized_because(node: Node, provisioner: Provisioner, expected: Resources = EMPTY) -> str:
     """Why the node is not initialized yet; empty when it is.
 
-    It is when Ready is True, none of the Provisioner's present startup taints is on it (key and effect), and every
+    It is when it runs pods (`runs_no_pods_because`) and is open to them (`opening`).
+    """
+    because = runs_no_pods_because(node, provisioner, expected)
+    if not because and OPENS_WITH in node.annotations:
+        return "it is opened to pods together with other nodes of its plan"
+    return because
+
+
+def runs_no_pods_because(node: Node, provisioner: Provisioner, expected: Resources = EMPTY) -> str:
+    """Return why the node cannot run pods yet; empty when it can, also if it is not open to kube-scheduler.
+
+    It can when Ready is True, none of the Provisioner's present startup taints is on it (key and effect), every
     resource in `expected` (capacity of its instance type; empty when the type is unknown) is allocatable
-    (Karpenter v0.27's rule), the cloud controller has taken its taint off (a rule of later versions), and it is open to
-    pods (`opening`).
+    (Karpenter v0.27's rule), and the cloud controller has taken its taint off (a rule of later versions).
     """
     if not node.ready:
         return "condition Ready is not True"
-    if OPENS_WITH in node.annotations:
-        return "it is opened to pods together with other nodes of its plan"
     if any((taint.key, taint.effect) == CLOUD_CONTROLLER_TAINT for taint in node.taints):
         return f"taint {':'.join(CLOUD_CONTROLLER_TAINT)} is still there"
     for startup in provisioner.startup_taints:

@@ -108,11 +108,14 @@ def room_problem(snapshot: Snapshot, others: Sequence[Pod]) -> SchedulingProblem
 
 
 def with_bound(snapshot: Snapshot, placed: Mapping[str, Sequence[PodKey]]) -> Snapshot:
-    """Return the snapshot with the placed pods (by node) bound to their nodes."""
+    """Return the snapshot with the placed pods (by node) bound to their nodes, and on no other."""
     nodes, bound = dict(snapshot.nodes), dict[PodKey, Pod]()
     for name, keys in placed.items():
         arrived = [replace(snapshot.pods[key], node_name=name) for key in keys]
         bound.update((pod.key, pod) for pod in arrived)
+        for source in {snapshot.pods[key].node_name for key in keys} & nodes.keys() - {name}:
+            left = tuple(pod for pod in nodes[source].pods if pod.key not in bound)
+            nodes[source] = replace(nodes[source], pods=left)
         nodes[name] = replace(nodes[name], pods=tuple(sorted((*nodes[name].pods, *arrived), key=lambda pod: pod.key)))
     if not bound:
         return snapshot

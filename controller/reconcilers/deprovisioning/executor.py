@@ -10,7 +10,7 @@ the last one crashed.
 
     recorded      the record is on every node of the command, and the nodes are cordoned
     launching     replacements are launched, or launched again under their tokens by the next leader
-    waiting       until every replacement is initialized
+    waiting       until every replacement is initialized, or would be if it were open to kube-scheduler
     concluding    the command is validated against the current snapshot; single replicas are moved by rollouts
     committed     the nodes are being deleted, and the replacements nominated; no rollback any more
     rolled back   unused replacements are deleted, then record and cordon are removed in one patch
@@ -34,6 +34,7 @@ from controller.core.deprovisioning.backoff import REST_SECONDS, held_back, next
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, NodeAnnotations
+from controller.core.deprovisioning.planned_moves import as_planned, places_on_closed_nodes, takes_moved_pods
 from controller.core.deprovisioning.records import Record, RecordedCommand, recorded_commands
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, REBALANCE, ZONE_MOVE, Command
 from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcome, Simulator
@@ -132,7 +133,7 @@ class CommandExecutor:
         self._informers, self._clock, self._recorder = context.informers, context.clock, context.recorder
         self._methods = {method.name: method for method in methods}
         self._times = times or CommandTimes()
-        self._settings = context.settings
+        self._settings, self._moves = context.settings, context.planning.moves
         self._log = structlog.get_logger("deprovisioning")
         self._progress: dict[str, _Progress] = {}
         self._failing = ItemBackoff(self._clock, "deprovisioning")
@@ -200,7 +201,7 @@ class CommandExecutor:
         )
         self._recorder.count(ACTIONS_PERFORMED, f"{command.method}/{command.action}", command.method)
         self._progress[record.id] = _Progress(self._clock.monotonic())
-        self._replacements.begin(record.id, launches, command.method, command.text())
+        self._replacements.begin(record.id, launches, command.method, command.text(), command.solved)
         self._nodes.wait_until_applied()
 
     def step(self, snapshot: Snapshot, catalogs: CatalogView) -> None:
@@ -233,7 +234,7 @@ class CommandExecutor:
         self._resume_launches(seen)
         if (failure := self._failure(seen)) != "":
             self._roll_back(seen, failure)
-        elif not self._waits(seen.command):
+        elif not self._waits(seen):
             self._conclude(seen)
 
     def _resume_launches(self, seen: _Pass) -> None:
@@ -253,7 +254,7 @@ class CommandExecutor:
         if sorted(launch.request.token for launch in launches) == sorted(missing):
             text = f"replace {', '.join(record.nodes)}, because {record.reason}; begun by another process"
             self._log.info("Goes on launching", id=record.id, nodes=record.nodes, replacements=len(missing))
-            self._replacements.begin(record.id, launches, record.method, text)
+            self._replacements.begin(record.id, launches, record.method, text, planned.solved)
 
     def _failure(self, seen: _Pass) -> str:
         """Return why the command must be rolled back; empty when it may continue, or when that is not known yet."""
@@ -272,16 +273,18 @@ class CommandExecutor:
             return "a replacement is being deleted"
         # A start in the future is not the controller's: a user edited the record.
         late = abs(self._clock.now() - record.started_at) >= self._times.ready_seconds
-        if late and not all(node.initialized for node in replacements.values()):
+        types = seen.catalogs.types
+        if late and not all(takes_moved_pods(node, seen.snapshot, types) for node in replacements.values()):
             return f"a replacement was not initialized within {int(self._times.ready_seconds)} s"
         return ""
 
-    def _waits(self, command: RecordedCommand) -> bool:
-        """Return whether some replacement is not launched, not visible or not initialized yet."""
+    def _waits(self, seen: _Pass) -> bool:
+        """Return whether some replacement is not launched, not visible or not ready for pods yet."""
+        command = seen.command
         if self._replacements.under_way(command.record.id):
             return True
         for node in command.replacements.values():
-            if not node.initialized:
+            if not takes_moved_pods(node, seen.snapshot, seen.catalogs.types):
                 self._events.waiting_for_readiness(node, command.record)
                 return True
         return len(command.replacements) < len(command.record.replacements)
@@ -310,7 +313,13 @@ class CommandExecutor:
             self._roll_back(seen, refusal)
 
     def _outcome(self, seen: _Pass) -> Outcome:
-        """Simulate the removal again; usually all pods fit on existing nodes, and the first plan is enough."""
+        """Return what the removal leads to now: as planned, or simulated again.
+
+        Usually all pods fit on existing nodes, and the first plan is enough.
+        """
+        planned = self._replacements.planned(seen.record.id)
+        if (outcome := as_planned(planned, seen.staying, seen.command, seen.simulator)) is not None:
+            return outcome
         quick = seen.simulator.within(0.0).simulate(seen.staying)
         return seen.simulator.simulate(seen.staying) if quick.replacements or quick.problem else quick
 
@@ -390,6 +399,7 @@ class CommandExecutor:
             if seen.only is not None:
                 used = [node for node in used if node.name in outcome.targets]
             self._nodes.nominate(used, now + ARRIVAL_SECONDS)
+            self._moves.put(places_on_closed_nodes(outcome, seen.staying, seen.snapshot))
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from controller.cloud.catalogs import CatalogView
+from controller.core.api.frozen import EMPTY
+from controller.core.api.pod import PodKey
 from controller.core.decisions.decision import replacement_launched
 from controller.core.decisions.launch_outcome import LaunchOutcome
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.machines.launching import LaunchPolicy
+from controller.core.machines.on_their_way import stand_in_name
+from controller.core.provisioning.plan import SolvedProblem
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import ConflictError
 from controller.machines.launch_pipeline import Launch, LaunchPipeline, prepare
@@ -33,6 +37,7 @@ class Replacements:
         self._pipeline = LaunchPipeline(context.launcher, executor, context.stop)
         self._judge = PlanJudge("deprovisioning", context.recorder)
         self._launches: dict[str, tuple[Job[None], ...]] = {}
+        self._planned: dict[str, Mapping[str, Sequence[PodKey]]] = {}
 
     def prepare(
         self,
@@ -59,15 +64,25 @@ class Replacements:
             own_tokens=frozenset(own_tokens),
             on_record=True,
             on_demand_taint=self._settings.current.on_demand_taint,
+            open_together=self._settings.current.place_as_planned,
         )
         prepared = prepare(decided.replacements, snapshot, view.types, snapshot.pods, policy)
         for refusal in prepared.refused:
             raise ConflictError(f"Replacement not launched: {refusal.reason}")
         return prepared.launches
 
-    def begin(self, command_id: str, launches: Iterable[Launch], method: str, text: str) -> None:
-        """Start all launches, concurrently. `text`: the command in words."""
+    def begin(
+        self, command_id: str, launches: Sequence[Launch], method: str, text: str, solved: SolvedProblem | None
+    ) -> None:
+        """Start all launches, concurrently. text: the command in words. solved: what the launches are part of."""
+        placed = {each.node: each.pods for each in solved.plan.existing} if solved else {}
+        placed.update((stand_in_name(each.request.token), each.planned.pods) for each in launches)
+        self._planned[command_id] = placed
         self._launches[command_id] = self._pipeline.begin(launches, partial(self._launched, method, text))
+
+    def planned(self, command_id: str) -> Mapping[str, Sequence[PodKey]]:
+        """Return the pods of the plan that this process launched for, by node or its stand-in; empty: by another."""
+        return self._planned.get(command_id, EMPTY)
 
     def began(self, command_id: str) -> bool:
         """Return whether this process launched for the command."""
@@ -86,6 +101,7 @@ class Replacements:
 
     def keep(self, command_ids: Collection[str]) -> None:
         """Forget commands other than these, once their launches have ended."""
+        self._planned = {key: placed for key, placed in self._planned.items() if key in command_ids}
         self._launches = {
             key: jobs for key, jobs in self._launches.items() if key in command_ids or self.under_way(key)
         }

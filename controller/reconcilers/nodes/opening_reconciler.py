@@ -1,4 +1,8 @@
-"""Open nodes that were created cordoned: bind their pods to them, then uncordon the nodes of a plan together."""
+"""Open nodes that were created cordoned: bind their pods to them, then uncordon the nodes of a plan together.
+
+Replacements of a removal command stay closed until the pods of the removed nodes have moved: their pods are bound as
+they come.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
 from controller.core.audit.plan_audit import Violation
+from controller.core.deprovisioning.planned_moves import is_closed, kept_closed
 from controller.core.machines.binding import bindings
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod
-from controller.core.machines.opening import Openings, in_turn, openings, with_startup_taints
+from controller.core.machines.opening import Openings, expected_on, in_turn, openings, pending, with_startup_taints
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
@@ -34,6 +39,8 @@ MOST_AT_ONCE = 1000
 """Pods that are bound before their nodes open: five seconds at 200 requests a second."""
 BINDING_SECONDS = 10.0
 """After this no further pod is bound: an API server that is slow, or a webhook that fails, keeps no node closed."""
+MOVING_SECONDS = 60.0
+"""The longest that replacements stay closed while pods move to them: a PodDisruptionBudget may hold up evictions."""
 WORDS = Words("Pods are not bound to the nodes that were planned for them", "Pods are bound again")
 
 
@@ -51,32 +58,65 @@ class OpeningReconciler(ContextReconciler):
         self._openings = Openings()
         self._startup_since: dict[str, float] = {}
         """When a node was first seen Ready with startup taints, by uid."""
+        self._moving_since: dict[str, float] = {}
+        """When a removal command was first seen to move pods to a closed node, by the node's name."""
+        self._pending_since: dict[str, float] = {}
+        """When a pod that is not bound was first seen to have its place on a kept node, by the node's name."""
         self._reported: set[Violation] = set()
         """Those in the log since a node was closed last."""
 
     def _pass(self, snapshot: Snapshot) -> float:
         """Bind the pods of the nodes that are due, and open these."""
-        closed = [
+        every = [
             node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
         ]
-        if not closed:
+        if not every:
             self._reported.clear()
         now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
+        kept = self._kept_closed(snapshot, now) if wanted else frozenset[str]()
+        closed = [node for node in every if node.name not in kept]
         starting = self._starting(closed, snapshot, now) if wanted else frozenset[str]()
         self._openings = openings(closed, self._openings, now, OPEN_SECONDS if wanted else 0.0, starting)
-        self._items.keep({node.uid for node in closed})
+        self._items.keep({node.uid for node in every})
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         found = list[tuple[Pod, str]]()
         # Whatever is wrong with binding, it is logged, and keeps no node closed.
-        look = partial(self._look_for_bindings, due, expected, snapshot, found)
+        taking = [node for node in every if node.name in kept and node.ready]
+        look = partial(self._look_for_bindings, [*due, *taking], expected, snapshot, found)
         self._attempts.attempt("pods", look, WORDS.begins, Exception)
-        for nodes in in_turn(due, Counter(node for _, node in found), MOST_AT_ONCE):
+        self._bind_all([(pod, node) for pod, node in found if node in kept])
+        self._note_pending(taking, expected, snapshot, now)
+        for nodes in in_turn(due, Counter(node for _, node in found if node not in kept), MOST_AT_ONCE):
             names = {node.name for node in nodes}
             self._bind_all([(pod, node) for pod, node in found if node in names])
             list(self._executor.map(self._open, nodes))
-        started_at = min((self._startup_since[uid] + STARTUP_SECONDS for uid in starting), default=inf)
-        return min(self._items.next_try_seconds(), min(self._openings.next_at, started_at) - now)
+        ends = [self._startup_since[uid] + STARTUP_SECONDS for uid in starting]
+        ends += [at + MOVING_SECONDS for at in self._moving_since.values()]
+        ends += [at + OPEN_SECONDS for at in self._pending_since.values()]
+        next_at = min((at for at in ends if at > now), default=inf)
+        return min(self._items.next_try_seconds(), min(self._openings.next_at, next_at) - now)
+
+    def _kept_closed(self, snapshot: Snapshot, now: float) -> frozenset[str]:
+        """Return the names of replacements that are kept closed, though they may be Ready.
+
+        Not those with a pod that could not be bound for OPEN_SECONDS: kube-scheduler then tries it.
+        """
+        kept = kept_closed(snapshot)
+        places = self._planning.moving_to
+        kept.update((n, True) for n in places if n in snapshot.nodes and is_closed(snapshot.nodes[n]))
+        moving = [name for name, moves in kept.items() if moves]
+        self._moving_since = {name: self._moving_since.get(name, now) for name in moving}
+        late = {name for name, since in self._moving_since.items() if now - since >= MOVING_SECONDS}
+        late |= {name for name, since in self._pending_since.items() if now - since >= OPEN_SECONDS}
+        return frozenset(kept) - late
+
+    def _note_pending(
+        self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot, now: float
+    ) -> None:
+        """Note on which of these nodes a pod has its place that is not bound."""
+        names = {node for _, _, node in pending(expected_on(nodes, expected), snapshot.pods)}
+        self._pending_since = {name: self._pending_since.get(name, now) for name in names}
 
     def _starting(self, closed: Sequence[Node], snapshot: Snapshot, now: float) -> frozenset[str]:
         """Return the uids of nodes whose startup taints are still waited for."""

@@ -44,6 +44,7 @@ from controller.machines.plan_judge import PlanJudge
 from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.reconcilers.provisioning.expectations import Expectations
 from controller.reconcilers.provisioning.guard_events import GuardEvents
+from controller.reconcilers.provisioning.moving_pods import MovingPods
 from controller.reconcilers.provisioning.plan_log import PlanLog, by_reason
 from controller.reconcilers.provisioning.plan_record import PlanRecord
 from controller.reconcilers.provisioning.preference_events import PreferenceEvents
@@ -99,7 +100,7 @@ class ProvisioningReconciler(ContextReconciler):
         """Numbers of the pods that owners still have to make, by the owner's uid."""
         self._most_unplanned, self._grew_at = 0, -math.inf
         """The most pods to plan for in the open window, those to come included; when there were fewer last."""
-        self._expected = Expectations()
+        self._expected, self._moving = Expectations(), MovingPods()
         self._plans = PlanLog(self.name)
         self._guards = GuardEvents(self._events, self._recorder)
         self._headroom_at = self._clock.monotonic()
@@ -126,6 +127,7 @@ class ProvisioningReconciler(ContextReconciler):
         snapshot = _without(self._launcher.held_back(), snapshot)
         now, times = self._clock.monotonic(), self._batch_times()
         self._expect_arrivals(snapshot)
+        self._expect_moved(snapshot)
         triggers = self._triggers(snapshot)
         not_any_more = self._expected.observe(snapshot, len(triggers), self._under_way.names, now)
         self._renew_nominations(snapshot, now)
@@ -175,6 +177,17 @@ class ProvisioningReconciler(ContextReconciler):
             self._expected.arrive(snapshot.unbound, self._to_come)
             self._planning.expected = dict(self._expected.pods)
 
+    def _expect_moved(self, snapshot: Snapshot) -> None:
+        """Expect pods that were made for evicted ones where the removal's plan has these."""
+        while not self._planning.moves.empty():
+            self._moving.begin(self._planning.moves.get())
+        moved = list(self._moving.follow(snapshot, self._expected.pods, self._clock.monotonic()))
+        for pod, node in moved:
+            self._expected.expect(node, [pod])
+        if moved:
+            self._planning.expected = dict(self._expected.pods)
+        self._planning.moving_to = self._moving.nodes
+
     def _closes_at(self, triggers: Mapping[str, Pod], times: BatchTimes, now: float) -> float | None:
         """Return when the window closes: earlier where pods to come are known, and no others join them.
 
@@ -201,7 +214,8 @@ class ProvisioningReconciler(ContextReconciler):
 
         Pods of classes that kube-scheduler has not marked count in an open window, and once they are planned for.
         """
-        pods = {pod.uid: pod for pod in waiting(snapshot) if not opted_out(pod)}
+        moving = self._moving.uids
+        pods = {pod.uid: pod for pod in waiting(snapshot) if pod.uid not in moving and not opted_out(pod)}
         if not pods or not self._plans_ahead():
             return pods
         pending, is_open = untried(snapshot), self._window.opened_at is not None
@@ -328,6 +342,7 @@ class ProvisioningReconciler(ContextReconciler):
         pods = untried(staged).without(placed.values()) if self._plans_ahead() else NONE_UNTRIED
         come_later = {key: to_come.pop(key) for key in chain.from_iterable(placed.values()) if key in to_come}
         staged = with_bound(replace(staged, pods=FrozenMap({**staged.pods, **come_later})), placed)
+        staged = with_bound(staged, self._moving.placed(staged))
         ahead = (*pods.ahead, *to_come.values())
         if pods.others or (ahead and pods.apart):
             room, _ = self._solve(room_problem(staged, (*pods.others, *pods.apart)), view, budget_seconds=0.0)

@@ -132,3 +132,17 @@ def test_other_pods_that_were_not_tried_yet_take_existing_room_first() -> None:
     assert with_bound(state, {}) is state
     assert bound.nodes["starts"] is state.nodes["starts"]
     assert FrozenMap(bound.provisioners) == FrozenMap(state.provisioners)
+
+
+def test_a_pod_that_moves_is_bound_to_its_new_node_alone() -> None:
+    moving, staying = (factories.running_pod(node="old", name=name) for name in ("moving", "staying"))
+    nodes = [
+        factories.state_node(node=factories.node(name="old"), pods=[moving, staying]),
+        factories.state_node(node=factories.node(name="new")),
+    ]
+    after = with_bound(factories.snapshot(nodes=nodes), {"new": [moving.key]})
+    assert {name: [pod.name for pod in node.pods] for name, node in after.nodes.items()} == {
+        "new": ["moving"],
+        "old": ["staying"],
+    }
+    assert after.pods[moving.key].node_name == "new"

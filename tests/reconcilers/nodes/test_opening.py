@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from controller.core.api.labels import OPENS_WITH
+from controller.core.api.labels import OPENS_WITH, TERMINATION_FINALIZER
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from controller.core.machines.binding import Bindings
 from controller.core.machines.node_documents import node_document
 from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
@@ -17,6 +18,7 @@ from controller.kube.resources import NODES, PODS, Resource
 from controller.reconcilers.nodes import opening_reconciler
 from controller.reconcilers.nodes.opening_reconciler import (
     BINDING_SECONDS,
+    MOVING_SECONDS,
     OPEN_SECONDS,
     STARTUP_SECONDS,
     WORKERS,
@@ -293,6 +295,76 @@ def test_with_the_setting_off_what_is_closed_opens_as_it_is_ready(world: World) 
     assert not cordoned(world, first)
     assert cordoned(world, second)
     assert home(world, "a") == ""
+
+
+def moved_to(world: World) -> list[str]:
+    """Two Ready replacements of a command that deletes the node `old`, on which the pod `last` still runs."""
+    names = two_nodes(world)
+    world.kube.create(NODES, {"metadata": {"name": "old", "finalizers": [TERMINATION_FINALIZER]}})
+    record = Record("x", "consolidation", "it saves", ("old",), ("token-1", "token-2"), world.clock.now())
+    world.kube.patch(NODES, "old", {"metadata": {"annotations": {COMMAND_ANNOTATION: write_record(record)}}})
+    world.add_pod("last", node="old")
+    for name in names:
+        world.come_up(name)
+    return names
+
+
+def test_replacements_stay_closed_until_the_pods_have_left_the_old_nodes_and_take_theirs_meanwhile(
+    world: World,
+) -> None:
+    names = moved_to(world)
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(world.caught_up())
+    assert all(cordoned(world, name) for name in names), "the command is not committed"
+    world.kube.delete(NODES, "old")
+    expect(world, "a", 1)
+    loop.reconcile(world.caught_up())
+    assert all(cordoned(world, name) for name in names)
+    assert home(world, "a") == names[0]
+    world.kube.delete(PODS, "last", "default", grace_period_seconds=0)
+    world.context.planning.moving_to = frozenset(names[1:])
+    loop.reconcile(world.caught_up())
+    assert cordoned(world, names[1]), "the pod that is made for the last one has its place there"
+    world.context.planning.moving_to = frozenset()
+    expect(world, "b", 2)
+    loop.reconcile(world.caught_up())
+    assert home(world, "b") == names[1]
+    assert not any(cordoned(world, name) for name in names)
+
+
+def test_a_disruption_budget_keeps_replacements_closed_for_a_minute_at_most(world: World) -> None:
+    names = moved_to(world)
+    world.kube.delete(NODES, "old")
+    loop = OpeningReconciler(world.context)
+    assert loop.reconcile(world.caught_up()) <= MOVING_SECONDS
+    world.clock.ahead_seconds = MOVING_SECONDS - 1.0
+    loop.reconcile(world.caught_up())
+    assert all(cordoned(world, name) for name in names)
+    world.clock.ahead_seconds = MOVING_SECONDS
+    loop.reconcile(world.caught_up())
+    assert not any(cordoned(world, name) for name in names)
+
+
+def test_a_replacement_whose_pod_cannot_be_bound_opens_after_ten_seconds(world: World) -> None:
+    """Here it has no room for it after all. The other one waits for its pods."""
+    names = moved_to(world)
+    world.kube.delete(NODES, "old")
+    expect(world, "a", 1)
+    room = {"cpu": "500m", "memory": "8Gi", "pods": "29"}
+    world.kube.patch(NODES, names[0], {"status": {"allocatable": room}}, subresource="status")
+    loop = OpeningReconciler(world.context)
+    assert loop.reconcile(world.caught_up()) <= OPEN_SECONDS
+    world.clock.ahead_seconds = OPEN_SECONDS
+    loop.reconcile(world.caught_up())
+    assert [cordoned(world, name) for name in names] == [False, True]
+    assert home(world, "a") == ""
+
+
+def test_with_the_setting_off_replacements_open_as_they_are_ready(world: World) -> None:
+    names = moved_to(world)
+    world.change_settings(place_as_planned=False)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert not any(cordoned(world, name) for name in names)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, world: World, verb: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.core.api.labels import SPOT
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
 from controller.core.deprovisioning.consolidation_search import find, rearranges
 from tests import factories
@@ -156,3 +157,19 @@ def test_a_set_goes_as_a_whole_where_no_part_of_it_is_found_when_it_has_settled(
 def test_a_set_that_would_only_be_rearranged_is_none(removed_types: str, launched: str, stays: bool) -> None:
     """What it saves hangs on where kube-scheduler puts the pods."""
     assert rearranges(removed_types.split(), launched.split()) is stays
+
+
+def test_all_on_demand_nodes_beside_spot_nodes_are_one_set() -> None:
+    """Full nodes, of which none is dear for its pods or worth replacing alone: together a larger one is cheaper."""
+    types = (
+        *types_of(("m5.xlarge", "4", "16Gi", 0.2), ("m5.2xlarge", "8", "32Gi", 0.37)),
+        *types_of(("m5.large", "2", "8Gi", 0.1), spot=True),
+    )
+    pods = [{"cpu": "4", "memory": "1Gi"}]
+    fleet = [
+        *(standing(name, "m5.xlarge", *pods, types=types) for name in "ab"),
+        standing("s", "m5.large", *[{"cpu": "200m"}] * 10, types=types, capacity_type=SPOT),
+    ]
+    command = only(look(fleet, types))
+    assert removed(look(fleet, types)) == [["a", "b"]]
+    assert [each.offering.instance_type for each in command.replacements] == ["m5.2xlarge"]

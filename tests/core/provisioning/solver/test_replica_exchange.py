@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ def test_pods_that_run_count_for_a_spread_over_hosts_when_replicas_are_packed_an
     The refined packing is what is packed anew here: it has to know of the pods that run (judged by the audit).
     """
     owner = OwnerReference("apps/v1", "ReplicaSet", "web", "uid-web")
-    web = {"owner": owner, "labels": WEB, "topology_spread": (spread(keys.HOSTNAME, skew=4),)}
+    web: dict[str, Any] = {"owner": owner, "labels": WEB, "topology_spread": (spread(keys.HOSTNAME, skew=4),)}
     standing = [
         state_node(
             node=node(name=name, capacity_type=kind, allocatable={"cpu": cpu, "memory": "66Gi", "pods": 50}),
