@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 
 import structlog
 
@@ -45,8 +45,9 @@ class Planning:
     """Launch tokens of nodes whose launch has not ended."""
     expected: Mapping[str, ExpectedPod] = EMPTY
     """The pods of the last plan that were not bound when it was made, by uid."""
-    moves: SimpleQueue[Sequence[tuple[Pod, ExpectedPod]]] = field(default_factory=SimpleQueue)
-    """Pods that are about to be evicted, with their places on closed replacements, as removal commands begin."""
+    moves: deque[Sequence[tuple[Pod, ExpectedPod]]] = field(default_factory=deque)
+    """Pods that are about to be evicted, with their places on closed replacements, as removal commands begin: their
+    executor appends, the loop of provisioning takes them out."""
     moving_to: frozenset[str] = frozenset()
     """Names of closed replacements with places that no pod has taken yet."""
 

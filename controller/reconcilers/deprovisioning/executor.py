@@ -399,7 +399,7 @@ class CommandExecutor:
             if seen.only is not None:
                 used = [node for node in used if node.name in outcome.targets]
             self._nodes.nominate(used, now + ARRIVAL_SECONDS)
-            self._moves.put(places_on_closed_nodes(outcome, seen.staying, seen.snapshot))
+            self._moves.append(places_on_closed_nodes(outcome, seen.staying, seen.snapshot))
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.

@@ -179,8 +179,8 @@ class ProvisioningReconciler(ContextReconciler):
 
     def _expect_moved(self, snapshot: Snapshot) -> None:
         """Expect pods that were made for evicted ones where the removal's plan has these."""
-        while not self._planning.moves.empty():
-            self._moving.begin(self._planning.moves.get())
+        while self._planning.moves:
+            self._moving.begin(self._planning.moves.popleft())
         moved = list(self._moving.follow(snapshot, self._expected.pods, self._clock.monotonic()))
         for pod, node in moved:
             self._expected.expect(node, [pod])
