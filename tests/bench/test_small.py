@@ -122,3 +122,8 @@ def _cheapest(types: tuple[InstanceType, ...], pods: int, options: SolveOptions)
             sold = [each for each in kind.offerings if each.capacity_type == labels.ON_DEMAND]
             found += [each.price + each.beside + surplus for each in sold]
     return min(found) + options.node_cost_per_hour
+
+
+def test_a_plan_keeps_its_pods_where_a_longer_search_finds_a_packing_that_is_no_better() -> None:
+    # Both packings are of the same item types. Of the plan kept, pods are then divided between spot pools.
+    assert solve(posed(3023)).unplaced == ()

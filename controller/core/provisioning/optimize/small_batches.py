@@ -255,12 +255,13 @@ class _Batch:
         return load_prices(problem.catalog, problem.bin_types, self.rounds.packer.premium)
 
     def _written(self, problem: BinPackingProblem, packing: Packing, limits: Limits) -> Packer:
-        """Return the packing as a packer's rows; its items hold what it placed of each class."""
+        """Return the packing as a packer's rows, with items of its own, which hold what it placed of each class."""
         packing = existing_first(problem, packing)
         placed = np.sum([one.units for one in packing.bins], axis=0)
         waiting = {bundle.pod_class.index: units for kind in self.kinds for bundle, units in kind.sources}
         for item_type, units in zip(problem.item_types, placed.tolist(), strict=True):
             item = item_type.parts[0].item
+            item = replace(item, allocations=[replace(each) for each in item.allocations])
             item.count = left = int(units)
             for allocation in item.allocations:
                 index = allocation.bundle.pod_class.index
