@@ -110,10 +110,13 @@ class LinearProgram:
             some = np.flatnonzero(requests[item, resource])
             self.entries(room[place[some]], placed[some], requests[item[some], resource])
 
-    def solve_integers(self, nodes: int, divisible: Ints | None = None, cutoff: float = INFINITY) -> IntegerSolution:
+    def solve_integers(
+        self, nodes: int, divisible: Ints | None = None, cutoff: float = INFINITY, *, quick: bool = False
+    ) -> IntegerSolution:
         """Solve with whole numbers, by a branch and bound of at most `nodes` nodes. divisible: columns without.
 
-        cutoff: solutions whose objective is as much or more are not looked for, and bounds are no higher.
+        cutoff: solutions whose objective is as much or more are not looked for, and bounds are no higher. quick: with
+        less work on each node, neither cuts nor linear programs that only tell which column to branch on.
         """
         solver = self._solver()
         solver.setOptionValue("mip_max_nodes", nodes)
@@ -124,6 +127,9 @@ class LinearProgram:
         solver.setOptionValue("mip_abs_gap", INTEGER_GAP)
         solver.setOptionValue("mip_pool_soft_limit", MOST_CUTS)
         solver.setOptionValue("objective_bound", cutoff)
+        if quick:
+            solver.setOptionValue("mip_pscost_minreliable", 0)
+            solver.setOptionValue("mip_allow_cut_separation_at_nodes", False)
         whole = np.ones(self.column_count, dtype=np.int32)
         if divisible is not None:
             whole[divisible] = 0

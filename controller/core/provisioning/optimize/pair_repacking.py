@@ -3,13 +3,18 @@
 All ways to part the units of two bins between them are priced at once: each part goes into the cheapest bin type that
 holds it, or stays on the existing node. Way n and way N - 1 - n part the units alike, with the bins exchanged, so a
 table of N costs is all that a pair of new nodes takes.
+
+By the duals of a linear program no part costs less than its units are worth. That leaves few bin types for each part:
+those that cost less do not hold it, and with those that cost more the pair would not be cheaper than it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -26,6 +31,8 @@ MOST_PAIRS = 200
 """Pairs that are looked at in one packing at most."""
 MOST_EMPTY = 10
 """Existing nodes that hold nothing yet and take part."""
+ROUNDING = 1e-9
+"""$/hour by which units may be worth more than a bin costs that holds them."""
 TRIED = 20
 """Of ways that cost less, the cheapest so many are held against Provisioners' limits."""
 
@@ -39,16 +46,21 @@ class _Ways:
     """N ways to part units between two bins. items: K item types. units: N x K, what the first bin gets."""
 
     items: Ints
-    units: Ints
+    units: Floats
 
 
 class PairRepacking:
     """Repacks packings of a problem. groups: its bins. bins: their prices by load."""
 
-    def __init__(self, problem: BinPackingProblem, groups: BinGroups, bins: PricedBins) -> None:
+    def __init__(
+        self, problem: BinPackingProblem, groups: BinGroups, bins: PricedBins, worth: Floats | None = None
+    ) -> None:
+        """worth: D, $/hour; bins cost at least what their units are worth. None: nothing is known of that."""
         self.problem = problem
         self.groups = groups
         self.bins = bins.some(np.arange(groups.types))
+        self.worth: Floats = np.zeros(len(problem.counts)) if worth is None else worth
+        self.order: Ints = np.argsort(self.bins.charge, kind="stable")
         self.left: Floats = np.array([limit.left for limit in problem.limits])
         self._found: dict[tuple[object, ...], list[_Placed]] = {}
         """By the units of a pair (and what limits leave), the cheapest way to part them that was found."""
@@ -93,10 +105,13 @@ class PairRepacking:
         left: of limits.
         """
         whole, now, other = _units(both), _total(both), both[1][0]
-        ways = _ways(whole)
+        ways = _ways(whole) if other.existing or now - float(whole @ self.worth) > TOLERANCE else None
         if ways is None:
             return None
-        costs, types = self._costs(ways, now, left)
+        # N, $/hour: what the first part is worth, and what it may cost, as the second costs what it is worth or more.
+        worth = ways.units @ self.worth[ways.items]
+        most = now - (np.zeros(len(worth)) if other.existing else worth[::-1])
+        costs, types = self._costs(ways, worth, most, left)
         others, rows = (costs, types) if not other.existing else self._on_existing(ways, other.number)
         sums = costs + others[::-1]
         cheaper = np.flatnonzero(sums < now - TOLERANCE)
@@ -111,44 +126,51 @@ class PairRepacking:
                 return list(zip(parts, (float(costs[way]), float(others[-1 - way])), strict=True))
         return None
 
-    def _costs(self, ways: _Ways, most: float, left: Floats) -> tuple[Floats, Ints]:
-        """Return the cost of a new node with the first part of each way (N, $/hour; infinite where none holds it),
-        and the number of its bin type.
+    def _costs(self, ways: _Ways, worth: Floats, most: Floats, left: Floats) -> tuple[Floats, Ints]:
+        """Return the cost of a new node with the first part of each way (N, $/hour), and the number of its bin type.
 
-        Of bin types that cost less than `most` and take no more of limits than is `left`.
+        Infinite where no bin type holds the part for less than `most` (N) within the limits of which so much is `left`.
+        worth: N, $/hour of the part.
         """
-        bins, takes = self.bins, self.groups.takes[: self.groups.types]
-        within = ((takes <= left) | (takes <= 0)).all(axis=1)
-        chosen = np.flatnonzero((bins.charge < most) & within & bins.allowed[:, ways.items].any(axis=1))
-        if not len(chosen):
-            return np.where(ways.units.any(axis=1), np.inf, 0.0), np.zeros(len(ways.units), dtype=np.int64)
-        some = bins.some(chosen)
-        load, fits = self._fitting(ways, some.capacity, some.allowed[:, ways.items])
-        costs = np.where(fits, some.charge, np.inf)
-        sloping = np.flatnonzero(some.slope)
-        costs[:, sloping] += some.slope[sloping] * np.maximum(0.0, load[:, [some.column]] - some.free[sloping])
-        best = np.argmin(costs, axis=1)
-        least = np.take_along_axis(costs, best[:, None], axis=1)[:, 0]
-        return np.where(ways.units.any(axis=1), least, 0.0), self.groups.type_numbers[chosen[best]]
+        takes = self.groups.takes[: self.groups.types]
+        within: Bools = np.asarray(((takes <= left) | (takes <= 0)).all(axis=1))
+        within &= self.bins.allowed[:, ways.items].any(axis=1)
+        chosen = self.order[within[self.order]]
+        some = self.bins.some(chosen)
+        part, place, load = self._fitting_pairs(ways, some, worth, most)
+        cost = some.charge[place] + some.slope[place] * np.maximum(0.0, load[part, some.column] - some.free[place])
+        order = np.lexsort((cost, part))
+        order = order[np.diff(part[order], prepend=-1) > 0]
+        costs, types = np.where(ways.units.any(axis=1), np.inf, 0.0), np.zeros(len(ways.units), dtype=np.int64)
+        costs[part[order]], types[part[order]] = cost[order], self.groups.type_numbers[chosen[place[order]]]
+        return costs, types
+
+    def _fitting_pairs(self, ways: _Ways, bins: PricedBins, worth: Floats, most: Floats) -> tuple[Ints, Ints, Floats]:
+        """Return pairs of a part (of N) and a bin (given in order of their charges) that holds it and costs less than
+        `most`, and the load of each part (N x W)."""
+        load = ways.units @ self.problem.requests[ways.items]
+        used: Bools = np.asarray(ways.units.any(axis=1))
+        beyond = np.minimum(load[-1, bins.column], bins.capacity[:, bins.column]) - bins.free
+        dearest = np.maximum.accumulate(bins.charge + bins.slope * np.maximum(0.0, beyond))
+        first = np.searchsorted(dearest, worth - ROUNDING)
+        number = np.where(used, np.maximum(0, np.searchsorted(bins.charge, most) - first), 0)
+        part = np.repeat(np.arange(len(used)), number)
+        place = np.arange(len(part)) + np.repeat(first - np.cumsum(number) + number, number)
+        for column in np.flatnonzero((bins.capacity + SLACK < load[-1]).any(axis=0)).tolist():
+            fits = load[part, column] <= bins.capacity[place, column] + SLACK
+            part, place = part[fits], place[fits]
+        for position, item in enumerate(ways.items.tolist()):
+            if not bins.allowed[:, item].all():
+                fits = bins.allowed[place, item] | (ways.units[part, position] == 0)
+                part, place = part[fits], place[fits]
+        return part, place, load
 
     def _on_existing(self, ways: _Ways, row: int) -> tuple[Floats, Ints]:
         """Return 0 where an existing node holds the first part of each way, else infinity (N), and its number."""
         room, open_to = self.problem.room[[row]], self.problem.open_to[[row]][:, ways.items]
-        holds = self._fitting(ways, room, open_to)[1][:, 0]
-        return np.where(holds, 0.0, np.inf), np.full(len(holds), row)
-
-    def _fitting(self, ways: _Ways, capacity: Floats, allowed: Bools) -> tuple[Floats, Bools]:
-        """Return the load of the first part of each way (N x W), and whether bins hold it (N x G).
-
-        capacity: G x W. allowed: G x K.
-        """
         load = ways.units @ self.problem.requests[ways.items]
-        fits = np.ones((len(load), len(capacity)), dtype=np.bool_)
-        for column in np.flatnonzero((capacity + SLACK < load[-1]).any(axis=0)).tolist():
-            fits &= load[:, [column]] <= capacity[:, column] + SLACK
-        for place in np.flatnonzero(~allowed.all(axis=0)).tolist():
-            fits &= (ways.units[:, [place]] == 0) | allowed[:, place]
-        return load, fits
+        holds = (load <= room + SLACK).all(axis=1) & ((ways.units == 0) | open_to).all(axis=1)
+        return np.where(holds, 0.0, np.inf), np.full(len(holds), row)
 
     def _cheapest(self, one: Bin) -> _Placed:
         """Return a new node as the cheapest bin type that holds its units and takes no more of limits."""
@@ -174,21 +196,23 @@ def _total(placed: Sequence[_Placed]) -> float:
 def _ways(units: Floats) -> _Ways | None:
     """Return ways to part these units (D) in two, `MOST_WAYS` at most; None where there are more all the same."""
     items = np.flatnonzero(units)
-    choices = [np.arange(count + 1) for count in units[items].astype(np.int64).tolist()]
-    while np.prod([float(len(each)) for each in choices]) > MOST_WAYS:
+    choices = [tuple(range(count + 1)) for count in units[items].astype(np.int64).tolist()]
+    while prod(len(each) for each in choices) > MOST_WAYS:
         place = max(range(len(choices)), key=lambda each: len(choices[each]))
         if len(choices[place]) == 2:
             return None
         choices[place] = _fewer(choices[place])
-    shape = tuple(len(each) for each in choices)
-    places = np.unravel_index(np.arange(int(np.prod(shape))), shape)
-    return _Ways(items, np.stack([each[place] for each, place in zip(choices, places, strict=True)], axis=-1))
+    units = np.empty((*(len(each) for each in choices), len(items)))
+    for place, each in enumerate(choices):
+        units[..., place] = np.reshape(each, (-1, *(1,) * (len(items) - 1 - place)))
+    return _Ways(items, units.reshape(-1, len(items)))
 
 
-def _fewer(numbers: Ints) -> Ints:
+@cache
+def _fewer(numbers: tuple[int, ...]) -> tuple[int, ...]:
     """Return fewer of these numbers of units, both ends kept; what is left in the other bin is among them, too."""
-    count, step, fewer = int(numbers[-1]), 2, numbers
+    count, step, fewer = numbers[-1], 2, numbers
     while len(fewer) >= len(numbers):
-        some = np.arange(0, count + 1, step)
-        fewer, step = np.unique(np.concatenate([some, count - some])), step + 1
+        some = range(0, count + 1, step)
+        fewer, step = tuple(sorted({*some, *(count - each for each in some)})), step + 1
     return fewer

@@ -53,7 +53,7 @@ GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
-OF_SMALL = 0.15
+OF_SMALL = 0.05
 """The part of its work that a small problem has: more is in vain."""
 SHARE_OF_BUDGET = 0.6
 """The part of the budget given out as work: the first plan takes time, too, and work only approximates time."""

@@ -50,7 +50,7 @@ class Work:
 
     rows: int = 1
     columns: int = 500
-    branches: int = 40
+    branches: int = 100
     tries: int = 10
     states: int = 1_000
     packings: int = 1
@@ -95,11 +95,11 @@ class BinCounts:
     def solved(self, worth: Floats, dearer: Floats, units: Floats, group: Ints, most: float, least: float) -> Counted:
         """The best bound and packing that the limits on work allow.
 
-        worth: D, of column generation's duals. dearer: G, $/hour; a cheaper packing has a bin only if this is no more
-        than it holds by that worth. units, group: its patterns (P x D, P). most: $/hour, a packing must cost less.
+        worth: D, of column generation's duals. dearer: G, $/hour; a cheaper packing has a bin only if it holds more
+        than this by that worth. units, group: its patterns (P x D, P). most: $/hour, a packing must cost less.
         least: $/hour, no packing costs less.
         """
-        self._add_row(worth)
+        self._add_row(worth, np.where(np.arange(len(dearer)) < self.groups.types, np.maximum(0.0, dearer), 0.0))
         best, floor, rows, packings = Counted(least, most, None), 0.0, 0, 0
         self._restrict(dearer)
         last: tuple[Floats, float] | None = None
@@ -137,7 +137,7 @@ class BinCounts:
         dearer: see `solved`.
         """
         new = np.arange(len(dearer)) < self.groups.types
-        self.usable = np.where(new & (dearer > self.held[-1]), 0.0, self.groups.available)
+        self.usable = np.where(new & (dearer >= self.held[-1]), 0.0, self.groups.available)
 
     def _capacity_rows(self) -> tuple[Floats, Floats]:
         """Return R rows that say that bins have room for the requests of units: rooms R x G, requested R x D.
@@ -166,11 +166,17 @@ class BinCounts:
                 best = replace(best, cost=cost, packing=packing)
         return best
 
-    def _add_row(self, worth: Floats) -> None:
-        """Ask each bin what it holds at most by these worths of units."""
-        none = np.zeros(len(self.groups.price))
-        asked = Question(self.problem.requests, self.problem.counts, worth, none, every=False, states=self.work.states)
-        self.held.append(price(replace(self.bins, charge=none), asked).most)
+    def _add_row(self, worth: Floats, least: Floats | None = None) -> None:
+        """Ask each bin what it holds at most by these worths of units, of bins that a cheaper packing may have.
+
+        least: G, $/hour; what a bin holds is taken to be as much, at least, which makes the search shorter.
+        """
+        some = np.flatnonzero(self.usable)
+        none, held = np.zeros(len(some)), np.zeros(len(self.usable))
+        least = none if least is None else least[some]
+        asked = Question(self.problem.requests, self.problem.counts, worth, least, every=False, states=self.work.states)
+        held[some] = price(replace(self.bins.some(some), charge=none), asked).most
+        self.held.append(held)
         self.worths.append(worth)
 
     def _counts(self, floor: float, most: float) -> tuple[Floats | None, float]:
@@ -208,7 +214,7 @@ class BinCounts:
             paid = np.flatnonzero(bins.charge)
             program.entries(np.repeat(row, len(paid)), used[paid], bins.charge[paid])
             program.entries(row, surplus, 1.0)
-        solution = program.solve_integers(self.work.branches, surplus, most)
+        solution = program.solve_integers(self.work.branches, surplus, most, quick=True)
         if solution.values is None:
             return None, solution.bound
         counts = np.rint(solution.values[used])

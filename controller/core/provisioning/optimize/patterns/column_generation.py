@@ -246,7 +246,9 @@ class ColumnGeneration:
 
     def _dived(self, best: Searched) -> Searched:
         """Return the best of `best` and of packings that dives come to, repacked pair by pair."""
-        repacking = PairRepacking(self.problem, self.groups, self.bins)
+        # What bins take of limits has a price, too, where limits bind: units are then worth more than bins cost.
+        free = bool((self.duals.charge[: self.types] <= self.bins.charge[: self.types]).all())
+        repacking = PairRepacking(self.problem, self.groups, self.bins, self.duals.worth if free else None)
         known: set[tuple[tuple[int, bytes], ...]] = set()
         for dived in dives(self.everything, self.units, self.group, DIVES):
             key = tuple(sorted((one.number, one.units.tobytes()) for one in dived.bins))
