@@ -29,7 +29,7 @@ from controller.core.provisioning.solver.replica_homes import Homes, Workload
 from controller.core.provisioning.solver.workload_items import by_workload
 from controller.core.provisioning.topology.groups import RuleKind
 
-HOPELESS = 1.2
+HOPELESS = 1.4
 """Times what new nodes may cost at most: a packing of few units that costs more is neither repacked pair by pair nor
 divided anew, as that would not make it cheap enough."""
 MOST_SIZE_OF_FEW = 1_000
