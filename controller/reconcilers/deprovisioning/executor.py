@@ -34,12 +34,12 @@ from controller.core.deprovisioning.backoff import REST_SECONDS, held_back, next
 from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import Method, NodeAnnotations
-from controller.core.deprovisioning.planned_moves import as_planned, places_on_closed_nodes, takes_moved_pods
 from controller.core.deprovisioning.records import Record, RecordedCommand, recorded_commands
 from controller.core.deprovisioning.removal_command import CONSOLIDATION, REBALANCE, ZONE_MOVE, Command
 from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcome, Simulator
 from controller.core.deprovisioning.resumption import planned_again
 from controller.core.deprovisioning.sets.part import largest_part
+from controller.core.deprovisioning.sets.planned_moves import as_planned, places_on_closed_nodes, takes_moved_pods
 from controller.core.deprovisioning.worth import totals_of
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import leaving_pods

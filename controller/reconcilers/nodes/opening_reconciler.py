@@ -18,7 +18,7 @@ from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
 from controller.core.audit.plan_audit import Violation
-from controller.core.deprovisioning.planned_moves import is_closed, kept_closed
+from controller.core.deprovisioning.sets.planned_moves import is_closed, kept_closed
 from controller.core.machines.binding import bindings
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod

@@ -1,1 +1,1 @@
-"""Sets of nodes that are removed together: the order in which a set grows, and the part that is still removable."""
+"""Sets of nodes that are removed together: how a set grows, the part that is still removable, and moves as planned."""

@@ -12,14 +12,14 @@ from controller.core.api.labels import INITIALIZED, OPENS_WITH
 from controller.core.api.node import Taint
 from controller.core.api.pod import PodKey
 from controller.core.cloud import InstanceType
-from controller.core.deprovisioning.planned_moves import (
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded_commands, write_record
+from controller.core.deprovisioning.removal_simulation import Outcome
+from controller.core.deprovisioning.sets.planned_moves import (
     as_planned,
     kept_closed,
     places_on_closed_nodes,
     takes_moved_pods,
 )
-from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded_commands, write_record
-from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.machines.on_their_way import stand_in_name
 from controller.core.state.snapshot import Snapshot, StateNode
