@@ -53,11 +53,8 @@ GOOD = 1.0005
 """A packing that costs at most this many times the linear program's optimum is good enough."""
 SMALL, SMALL_IN_VAIN = 4, 2
 """Packings of at most `SMALL` new nodes are final once `SMALL_IN_VAIN` strategies in a row were no cheaper."""
-OF_SMALL, AMONG_MANY = 0.05, 0.15
-"""The part of its work that a small problem has, as more is in vain; and with more than `MANY_NODES` existing nodes,
-which take work to fill."""
-MANY_NODES = 24
-"""Existing nodes up to which a small problem has the first of these."""
+OF_SMALL = 0.15
+"""The part of its work that a small problem has: more is in vain."""
 SHARE_OF_BUDGET = 0.6
 """The part of the budget given out as work: the first plan takes time, too, and work only approximates time."""
 
@@ -91,7 +88,7 @@ def cheapest(problem: BinPackingProblem, work: WorkBudget, most: float = np.inf)
     # Where pods are left out, the first plan has chosen whom: the pods that have waited longest go first.
     small = bool(problem.counts.sum() <= MOST_UNITS)
     if small:
-        work = WorkBudget((OF_SMALL if len(problem.room) <= MANY_NODES else AMONG_MANY) * work.allowed)
+        work = WorkBudget(OF_SMALL * work.allowed)
     if small and few_states(problem) and not best.left.any():
         exact = pack_exactly(
             problem, find_bins(problem, best.cost(problem)).type_numbers, LoadPrices.flat(problem.price)
