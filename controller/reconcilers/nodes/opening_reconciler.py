@@ -60,8 +60,8 @@ class OpeningReconciler(ContextReconciler):
         """When a node was first seen Ready with startup taints, by uid."""
         self._moving_since: dict[str, float] = {}
         """When a removal command was first seen to move pods to a closed node, by the node's name."""
-        self._pending_since: dict[str, float] = {}
-        """When a pod that is not bound was first seen to have its place on a kept node, by the node's name."""
+        self._pending_since: dict[tuple[str, str], float] = {}
+        """When a pod with its place on a kept node was first seen unbound, by its uid and the node's name."""
         self._reported: set[Violation] = set()
         """Those in the log since a node was closed last."""
 
@@ -108,15 +108,15 @@ class OpeningReconciler(ContextReconciler):
         moving = [name for name, moves in kept.items() if moves]
         self._moving_since = {name: self._moving_since.get(name, now) for name in moving}
         late = {name for name, since in self._moving_since.items() if now - since >= MOVING_SECONDS}
-        late |= {name for name, since in self._pending_since.items() if now - since >= OPEN_SECONDS}
+        late |= {name for (_, name), since in self._pending_since.items() if now - since >= OPEN_SECONDS}
         return frozenset(kept) - late
 
     def _note_pending(
         self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot, now: float
     ) -> None:
-        """Note on which of these nodes a pod has its place that is not bound."""
-        names = {node for _, _, node in pending(expected_on(nodes, expected), snapshot.pods)}
-        self._pending_since = {name: self._pending_since.get(name, now) for name in names}
+        """Note the pods that have their place on one of these nodes and are not bound."""
+        places = [(uid, node) for uid, _, node in pending(expected_on(nodes, expected), snapshot.pods)]
+        self._pending_since = {place: self._pending_since.get(place, now) for place in places}
 
     def _starting(self, closed: Sequence[Node], snapshot: Snapshot, now: float) -> frozenset[str]:
         """Return the uids of nodes whose startup taints are still waited for."""
