@@ -27,6 +27,8 @@ from controller.core.deprovisioning.removal_command import CONSOLIDATION, Comman
 from controller.core.deprovisioning.removal_simulation import Simulator
 from controller.core.deprovisioning.sets.removal_order import RemovalOrder
 from controller.core.deprovisioning.worth import Totals, Worth, best_case_refusal, totals_of, worth
+from controller.core.machines.opening import opens_together
+from controller.core.provisioning.plan import PlannedNode
 
 UNDERUTILIZED = "underutilized"
 """The reason in disruption budgets."""
@@ -152,11 +154,6 @@ class _Judged:
         """$ an hour that it saves beyond that."""
         return self.worth.saved - sum(map(self.move_price, self.removed))
 
-    def rearranges(self) -> bool:
-        """Whether it only rearranges pods, on about the same nodes."""
-        launched = [node.offering.instance_type for node in self.worth.replacements]
-        return rearranges([each.node.node.instance_type for each in self.removed], launched)
-
 
 class _SearchPass:
     """One pass of a search. `least_costs`: the cost screen's answers, by names of the removed nodes."""
@@ -245,7 +242,7 @@ class _SearchPass:
         worthy = [_Judged(each, one, order.move_price) for each, one in judged if not one.refusal]
         for each in sorted(worthy, key=_Judged.gain, reverse=True):
             best = self._without_needless(each, order)
-            if not best.rearranges():
+            if not hangs_on_kube_scheduler(best.removed, best.worth.replacements, self.simulator):
                 self._take(_command(best.removed, best.worth))
                 return
 
@@ -363,11 +360,21 @@ def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
     return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
 
 
+def hangs_on_kube_scheduler(
+    removed: Sequence[Candidate], replacements: Sequence[PlannedNode], simulator: Simulator
+) -> bool:
+    """Return whether a set only rearranges pods on about the same nodes, and these are not placed as planned."""
+    if simulator.place_as_planned and opens_together(replacements, simulator.snapshot.pods):
+        return False
+    launched = [node.offering.instance_type for node in replacements]
+    return rearranges([each.node.node.instance_type for each in removed], launched)
+
+
 def rearranges(removed: Sequence[str], launched: Sequence[str]) -> bool:
     """Return whether a set (by instance types) becomes no smaller, and more than half of it is launched again.
 
-    Its pods move for little, and whether that saves anything depends on kube-scheduler, which puts them elsewhere than
-    the plan does.
+    Its pods move for little, and unless they are placed as planned, whether that saves anything depends on
+    kube-scheduler, which puts them elsewhere than the plan does.
     """
     renewed = (Counter(removed) & Counter(launched)).total()
     return len(launched) >= len(removed) and 2 * renewed > len(removed)

@@ -58,7 +58,8 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Simulator:
     """Simulate removals on one snapshot. `going`: names of nodes that commands remove; `skipped`: Provisioners that
-    cannot be used, with the reason; `interrupted`: whether to stop for more urgent work.
+    cannot be used, with the reason; `interrupted`: whether to stop for more urgent work; `place_as_planned`: the
+    setting.
 
     `snapshot_index` belongs to the snapshot and is shared by all simulations on it, across `dataclasses.replace` too.
     """
@@ -70,6 +71,7 @@ class Simulator:
     options: SolveOptions = field(default_factory=SolveOptions)
     snapshot_index: SnapshotIndex = field(default_factory=lambda: SnapshotIndex(Snapshot()), compare=False, repr=False)
     interrupted: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
+    place_as_planned: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "snapshot_index", self.snapshot_index.at(self.snapshot))

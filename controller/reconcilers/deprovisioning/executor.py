@@ -159,8 +159,16 @@ class CommandExecutor:
     def simulator(self, snapshot: Snapshot, catalogs: CatalogView) -> Simulator:
         """Return a simulator whose snapshot leaves out the nodes of all commands on record."""
         going = frozenset(node.name for command in recorded_commands(snapshot) for node in command.carriers)
-        options, index = self._settings.current.solve_options(), SnapshotIndex(snapshot, catalogs.tables)
-        return Simulator(snapshot, catalogs.types, going, FrozenMap(catalogs.problems), options, index)
+        settings, index = self._settings.current, SnapshotIndex(snapshot, catalogs.tables)
+        return Simulator(
+            snapshot,
+            catalogs.types,
+            going,
+            FrozenMap(catalogs.problems),
+            settings.solve_options(),
+            index,
+            place_as_planned=settings.place_as_planned,
+        )
 
     def delete_at_once(self, command: Command, catalog: Catalog = EMPTY) -> bool:
         """Delete the one node of a command without replacements, if its method still proposes it. Thread-safe.

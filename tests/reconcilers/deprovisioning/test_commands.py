@@ -254,3 +254,11 @@ def test_a_node_that_is_gone_in_the_middle_is_no_error(world: World) -> None:
     one.some_passes()
     with pytest.raises(NotFoundError):
         world.node("old")
+
+
+def test_searches_know_whether_pods_are_placed_as_planned(world: World) -> None:
+    one = leader(world)
+    for setting in (False, True):
+        world.change_settings(place_as_planned=setting)
+        snapshot = world.caught_up()
+        assert one.executor.simulator(snapshot, world.catalogs.view(snapshot)).place_as_planned is setting

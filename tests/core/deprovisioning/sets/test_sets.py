@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.api.labels import SPOT
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
-from controller.core.deprovisioning.consolidation_search import find, rearranges
+from controller.core.deprovisioning.consolidation_search import find, hangs_on_kube_scheduler, rearranges
 from tests import factories
 from tests.core.deprovisioning.builders import (
     MARKET,
@@ -173,3 +173,19 @@ def test_all_on_demand_nodes_beside_spot_nodes_are_one_set() -> None:
     command = only(look(fleet, types))
     assert removed(look(fleet, types)) == [["a", "b"]]
     assert [each.offering.instance_type for each in command.replacements] == ["m5.2xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "setting", "hangs"),
+    [(("3", "2500m"), True, False), (("3", "2500m"), False, True), (("3", "3"), True, True)],
+    ids=["placed as planned", "with the setting off", "pods of one size"],
+)
+def test_a_set_that_is_rearranged_goes_where_its_pods_are_placed_as_planned(
+    cpus: tuple[str, str], setting: bool, hangs: bool
+) -> None:
+    types = types_of(("c5.xlarge", "4", "8Gi", 0.2))
+    nodes = [standing(name, "c5.xlarge", {"cpu": cpu}, types=types) for name, cpu in zip("ab", cpus, strict=True)]
+    everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]), types)
+    replacements = simulator.simulate([each.node for each in everyone]).replacements
+    assert len(replacements) == 2
+    assert hangs_on_kube_scheduler(everyone, replacements, replace(simulator, place_as_planned=setting)) is hangs
