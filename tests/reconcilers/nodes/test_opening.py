@@ -360,6 +360,21 @@ def test_a_replacement_whose_pod_cannot_be_bound_opens_after_ten_seconds(world: 
     assert home(world, "a") == ""
 
 
+def test_a_replacement_whose_pods_come_one_after_the_other_stays_closed(world: World) -> None:
+    """Each is bound at once, though some pod waits in every pass for more than ten seconds."""
+    names = moved_to(world)
+    world.kube.delete(NODES, "old")
+    loop = OpeningReconciler(world.context)
+    for seconds, pod in ((0.0, "a"), (OPEN_SECONDS - 1.0, "b"), (OPEN_SECONDS + 1.0, "c")):
+        world.clock.ahead_seconds = seconds
+        expect(world, pod, 1)
+        room = {"cpu": "8", "memory": "8Gi", "pods": "29"}
+        world.kube.patch(NODES, names[0], {"status": {"allocatable": room}}, subresource="status")
+        loop.reconcile(world.caught_up())
+        assert home(world, pod) != ""
+        assert all(cordoned(world, name) for name in names)
+
+
 def test_with_the_setting_off_replacements_open_as_they_are_ready(world: World) -> None:
     names = moved_to(world)
     world.change_settings(place_as_planned=False)
