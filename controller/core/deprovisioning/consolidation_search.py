@@ -242,7 +242,7 @@ class _SearchPass:
         worthy = [_Judged(each, one, order.move_price) for each, one in judged if not one.refusal]
         for each in sorted(worthy, key=_Judged.gain, reverse=True):
             best = self._without_needless(each, order)
-            if not hangs_on_kube_scheduler(best.removed, best.worth.replacements, self.simulator):
+            if not depends_on_kube_scheduler(best.removed, best.worth.replacements, self.simulator):
                 self._take(_command(best.removed, best.worth))
                 return
 
@@ -360,7 +360,7 @@ def _launched_anew(judged: _Judged, kind: str) -> list[Candidate]:
     return sorted(own, key=lambda each: (-len(each.pods), each.name))[:count]
 
 
-def hangs_on_kube_scheduler(
+def depends_on_kube_scheduler(
     removed: Sequence[Candidate], replacements: Sequence[PlannedNode], simulator: Simulator
 ) -> bool:
     """Return whether a set only rearranges pods on about the same nodes, and these are not placed as planned."""

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import OPENS_WITH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import Catalog, CpuCredits
 from controller.core.decisions.fleet_cost import added_surplus
-from controller.core.machines.opening import with_startup_taints
+from controller.core.machines.opening import is_closed, with_startup_taints
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.plan import PlannedNode, SchedulingPlan, SolvedProblem, SolveOptions, UnplacedPod
 from controller.core.provisioning.problem import build, leaving_pods
@@ -131,7 +130,7 @@ class Simulator:
 
     def _takes_pods(self, node: StateNode) -> bool:
         """Return whether a node of a Provisioner is initialized, or closed and Ready, and any other node Ready."""
-        if OPENS_WITH in node.node.annotations:
+        if is_closed(node.node):
             return node.node.ready and not any(with_startup_taints([node.node], self.snapshot.provisioners))
         return node.initialized if node.provisioner_name else node.node.ready
 

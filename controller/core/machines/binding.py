@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import OPENS_WITH
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.replicas import Pods
 from controller.core.audit.plan_audit import Violation, judge
 from controller.core.machines.on_their_way import ExpectedPod
-from controller.core.machines.opening import expected_on, pending
+from controller.core.machines.opening import expected_on, is_closed, pending
 from controller.core.provisioning.plan import ExistingPlacement, SchedulingPlan, SchedulingProblem
 from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.effective import effective_taints
@@ -84,7 +83,7 @@ def _planned(due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snaps
 
 def _is_open(state: StateNode) -> bool:
     """Return whether kube-scheduler binds pods to the node; until its kubelet is Ready it may report no room at all."""
-    return state.takes_pods and state.node.ready and OPENS_WITH not in state.node.annotations
+    return state.takes_pods and state.node.ready and not is_closed(state.node)
 
 
 def _keys(pods: Iterable[Pod]) -> tuple[PodKey, ...]:

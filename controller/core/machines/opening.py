@@ -21,6 +21,11 @@ from controller.core.machines.on_their_way import ExpectedPod, names_of
 from controller.core.provisioning.plan import PlannedNode
 
 
+def is_closed(node: Node) -> bool:
+    """Return whether the node is still to be opened: kube-scheduler binds no pods to it yet."""
+    return OPENS_WITH in node.annotations
+
+
 def opens_together(planned: Sequence[PlannedNode], pods: Mapping[PodKey, Pod]) -> bool:
     """Whether it matters which pods kube-scheduler binds to which of the planned nodes: there are several, and their
     pods (`pods`: those of the plan) differ in their requests."""

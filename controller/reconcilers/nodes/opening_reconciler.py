@@ -18,11 +18,19 @@ from controller.core.api.node import Node
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import Pod
 from controller.core.audit.plan_audit import Violation
-from controller.core.deprovisioning.sets.planned_moves import is_closed, kept_closed
+from controller.core.deprovisioning.sets.planned_moves import kept_closed
 from controller.core.machines.binding import bindings
 from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod
-from controller.core.machines.opening import Openings, expected_on, in_turn, openings, pending, with_startup_taints
+from controller.core.machines.opening import (
+    Openings,
+    expected_on,
+    in_turn,
+    is_closed,
+    openings,
+    pending,
+    with_startup_taints,
+)
 from controller.core.state.snapshot import Snapshot
 from controller.errors import ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES, PODS
@@ -67,9 +75,7 @@ class OpeningReconciler(ContextReconciler):
 
     def _pass(self, snapshot: Snapshot) -> float:
         """Bind the pods of the nodes that are due, and open these."""
-        every = [
-            node.node for node in snapshot.nodes.values() if OPENS_WITH in node.node.annotations and not node.leaving
-        ]
+        every = [node.node for node in snapshot.nodes.values() if is_closed(node.node) and not node.leaving]
         if not every:
             self._reported.clear()
         now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
@@ -81,8 +87,8 @@ class OpeningReconciler(ContextReconciler):
         due = [node for node in closed if node.uid in self._openings.uids and self._items.ready(node.uid)]
         expected = self._planning.expected if wanted else EMPTY
         found = list[tuple[Pod, str]]()
-        # Whatever is wrong with binding, it is logged, and keeps no node closed.
         taking = [node for node in every if node.name in kept and node.ready]
+        # Whatever is wrong with binding, it is logged, and keeps no node closed.
         look = partial(self._look_for_bindings, [*due, *taking], expected, snapshot, found)
         self._attempts.attempt("pods", look, WORDS.begins, Exception)
         self._bind_all([(pod, node) for pod, node in found if node in kept])
@@ -104,7 +110,7 @@ class OpeningReconciler(ContextReconciler):
         """
         kept = kept_closed(snapshot)
         places = self._planning.moving_to
-        kept.update((n, True) for n in places if n in snapshot.nodes and is_closed(snapshot.nodes[n]))
+        kept.update((n, True) for n in places if n in snapshot.nodes and is_closed(snapshot.nodes[n].node))
         moving = [name for name, moves in kept.items() if moves]
         self._moving_since = {name: self._moving_since.get(name, now) for name in moving}
         late = {name for name, since in self._moving_since.items() if now - since >= MOVING_SECONDS}
@@ -172,7 +178,7 @@ class OpeningReconciler(ContextReconciler):
         """Open the node as it is now: others change it in the moment in which it becomes Ready."""
         try:
             node = parse_node(self._kube.get(NODES, seen.name))
-            if node.uid != seen.uid or node.deleted_at is not None or OPENS_WITH not in node.annotations:
+            if node.uid != seen.uid or node.deleted_at is not None or not is_closed(node):
                 return
             self._informers.learn(NODES, self._uncordon(node))
         except NotFoundError as error:

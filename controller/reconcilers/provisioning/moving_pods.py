@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 
-from controller.core.api.labels import OPENS_WITH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.machines.on_their_way import ExpectedPod
+from controller.core.machines.opening import is_closed
 from controller.core.state.snapshot import Snapshot
 
-ARRIVAL_SECONDS = 10.0
+PLACE_SECONDS = 10.0
 """A place that no pod takes so long after the eviction is given up: its owner may want fewer pods now."""
 
 
@@ -46,7 +46,7 @@ class MovingPods:
         """
         if not self._staying and not self._free:
             return
-        closed = {n.name for n in snapshot.nodes.values() if OPENS_WITH in n.node.annotations and n.takes_pods}
+        closed = {n.name for n in snapshot.nodes.values() if is_closed(n.node) and n.takes_pods}
         for uid, (owner, place) in list(self._staying.items()):
             pod = snapshot.pods.get(place.key)
             if place.node not in closed:
@@ -55,7 +55,7 @@ class MovingPods:
                 del self._staying[uid]
                 self._free[owner].append((place.node, now))
         for owner, places in list(self._free.items()):
-            left = [(node, since) for node, since in places if node in closed and now - since < ARRIVAL_SECONDS]
+            left = [(node, since) for node, since in places if node in closed and now - since < PLACE_SECONDS]
             self._free[owner] = left
             if not left:
                 del self._free[owner]

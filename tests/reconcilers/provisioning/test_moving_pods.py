@@ -9,7 +9,7 @@ from controller.core.api.labels import OPENS_WITH
 from controller.core.api.pod import OwnerReference, Pod
 from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.state.snapshot import Snapshot, StateNode
-from controller.reconcilers.provisioning.moving_pods import ARRIVAL_SECONDS, MovingPods
+from controller.reconcilers.provisioning.moving_pods import PLACE_SECONDS, MovingPods
 from tests import factories
 
 WEB, JOB = factories.replica_set_owner(name="web"), factories.replica_set_owner(name="job")
@@ -88,5 +88,5 @@ def test_a_place_that_no_pod_takes_in_time_is_given_up() -> None:
     moves = moving(a="one", b="two")
     followed(moves, cluster([running("b")]))
     assert moves.nodes == {"one", "two"}
-    assert followed(moves, cluster([running("b"), waiting("x")]), now=ARRIVAL_SECONDS) == {}
+    assert followed(moves, cluster([running("b"), waiting("x")]), now=PLACE_SECONDS) == {}
     assert moves.nodes == {"two"}, "the other pod still runs where it was, however long that takes"

@@ -10,27 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.core.api.labels import OPENS_WITH
 from controller.core.api.pod import Pod, PodKey
 from controller.core.audit.plan_audit import judge
 from controller.core.cloud import Catalog
 from controller.core.deprovisioning.records import RecordedCommand, recorded_commands
 from controller.core.deprovisioning.removal_simulation import Outcome, Simulator
 from controller.core.machines.on_their_way import ExpectedPod, names_of
+from controller.core.machines.opening import is_closed
 from controller.core.machines.registration import runs_no_pods_because
 from controller.core.provisioning.plan import ExistingPlacement, SchedulingPlan, SolvedProblem
 from controller.core.provisioning.problem import build, leaving_pods
 from controller.core.state.snapshot import Snapshot, StateNode
 
 
-def is_closed(node: StateNode) -> bool:
-    """Return whether kube-scheduler binds no pods to the node yet."""
-    return OPENS_WITH in node.node.annotations
-
-
 def takes_moved_pods(node: StateNode, snapshot: Snapshot, catalog: Catalog) -> bool:
     """Return whether a replacement can run pods: it is initialized, or lacks nothing but being opened."""
-    if node.initialized or not is_closed(node):
+    if node.initialized or not is_closed(node.node):
         return node.initialized
     provisioner = snapshot.provisioners.get(node.provisioner_name)
     types = catalog.get(node.provisioner_name, ())
@@ -51,7 +46,7 @@ def as_planned(
     planned: pods by node, an existing one or the stand-in of a replacement. None where the plan does not hold any more:
     a replacement is open, a pod is not in the plan, or the audit refuses it as the cluster is now.
     """
-    if not command.replacements or not all(map(is_closed, command.replacements.values())):
+    if not command.replacements or not all(is_closed(node.node) for node in command.replacements.values()):
         return None
     left = {pod.key: pod for node in removed for pod in leaving_pods(node)}
     own = tuple(left.values())
@@ -86,7 +81,7 @@ def places_on_closed_nodes(
     where = {key: each.node for each in outcome.solved.plan.existing for key in each.pods}
     pods = (pod for node in removed for pod in leaving_pods(node) if pod.key in where)
     return tuple(
-        (pod, ExpectedPod(pod.key, where[pod.key])) for pod in pods if is_closed(snapshot.nodes[where[pod.key]])
+        (pod, ExpectedPod(pod.key, where[pod.key])) for pod in pods if is_closed(snapshot.nodes[where[pod.key]].node)
     )
 
 
@@ -97,5 +92,5 @@ def kept_closed(snapshot: Snapshot) -> dict[str, bool]:
         for command in recorded_commands(snapshot)
         if not command.committed or any(leaving_pods(node) for node in command.carriers)
         for node in command.replacements.values()
-        if is_closed(node)
+        if is_closed(node.node)
     }

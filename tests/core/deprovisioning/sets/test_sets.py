@@ -8,7 +8,7 @@ import pytest
 
 from controller.core.api.labels import SPOT
 from controller.core.deprovisioning.consolidation import Consolidation, ConsolidationTimes
-from controller.core.deprovisioning.consolidation_search import find, hangs_on_kube_scheduler, rearranges
+from controller.core.deprovisioning.consolidation_search import depends_on_kube_scheduler, find, rearranges
 from tests import factories
 from tests.core.deprovisioning.builders import (
     MARKET,
@@ -188,4 +188,4 @@ def test_a_set_that_is_rearranged_goes_where_its_pods_are_placed_as_planned(
     everyone, simulator, _ = parts(factories.snapshot(nodes=nodes, provisioners=[owner()]), types)
     replacements = simulator.simulate([each.node for each in everyone]).replacements
     assert len(replacements) == 2
-    assert hangs_on_kube_scheduler(everyone, replacements, replace(simulator, place_as_planned=setting)) is hangs
+    assert depends_on_kube_scheduler(everyone, replacements, replace(simulator, place_as_planned=setting)) is hangs
