@@ -68,15 +68,18 @@ ALIKE: Final = 0.85
 RESTRICTED_DOMAINS = ("kubernetes.io", "k8s.io", "karpenter.sh", AWS_GROUP)
 RESTRICTED_EXCEPTIONS = frozenset({"kops.k8s.io", "node.kubernetes.io", "testing.karpenter.sh"})
 
-NORMALIZED = {
+BETA_LABELS = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
     "beta.kubernetes.io/arch": ARCH,
     "beta.kubernetes.io/os": OS,
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
-    "topology.ebs.csi.aws.com/zone": ZONE,
 }
-"""Older names for the same label."""
+"""Older names of labels. kube-controller-manager and the cloud controller copy the value to a Node that lacks them."""
+NORMALIZED = {**BETA_LABELS, "topology.ebs.csi.aws.com/zone": ZONE}
+"""Other names for the same label."""
+ATTACH_DETACH = "volumes.kubernetes.io/controller-managed-attach-detach"
+"""Annotation of a Node whose volumes kube-controller-manager attaches, not the kubelet: the kubelets' default."""
 
 
 def normalize_label(key: str) -> str:

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.core.api.frozen import EMPTY
-from controller.core.api.labels import HOSTNAME, OPENS_WITH, PROVISIONER_NAME, TERMINATION_FINALIZER
+from controller.core.api.labels import (
+    ATTACH_DETACH,
+    BETA_LABELS,
+    HOSTNAME,
+    OPENS_WITH,
+    PROVISIONER_NAME,
+    TERMINATION_FINALIZER,
+)
 from controller.core.api.node import Node, Taint
 from controller.core.api.pod import OwnerReference
 from controller.core.api.provisioner import Provisioner
@@ -44,11 +51,12 @@ def node_labels(
     """Return labels of the instance's Node; the cloud's take precedence, then the plan's, then the Provisioner's.
 
     The hostname is the node's name, as kubelets on EC2 report it, so that topology over hostnames counts the node at
-    once.
+    once. The beta labels are there, too: else others patch each new Node to add them.
     """
     own = provisioner.labels if provisioner else EMPTY
     name = provisioner.name if provisioner else instance.provisioner_name
-    return {HOSTNAME: instance.node_name, **own, **planned, **instance.labels, PROVISIONER_NAME: name}
+    labels = {HOSTNAME: instance.node_name, **own, **planned, **instance.labels, PROVISIONER_NAME: name}
+    return {**{beta: labels[key] for beta, key in BETA_LABELS.items() if key in labels}, **labels}
 
 
 def node_document(
@@ -63,9 +71,10 @@ def node_document(
     status.
 
     `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations, `taints` further
-    taints. A Node that is opened later (`opening`) is created cordoned.
+    taints. A Node that is opened later (`opening`) is created cordoned. The annotation that kubelets add is there
+    already, so that none has to patch the Node when it joins.
     """
-    annotations = {**provisioner.annotations, **marks}
+    annotations = {ATTACH_DETACH: "true", **provisioner.annotations, **marks}
     token = token or instance.tags.get(LAUNCH_TOKEN, "")
     if token:
         annotations[LAUNCH_TOKEN] = token

@@ -34,8 +34,10 @@ def test_the_document_carries_all_that_pods_and_we_need() -> None:
         keys.INSTANCE_TYPE: "m5.large",
         keys.ZONE: "eu-west-1a",
         keys.CAPACITY_TYPE: "spot",
+        "beta.kubernetes.io/instance-type": "m5.large",
+        "failure-domain.beta.kubernetes.io/zone": "eu-west-1a",
     }
-    assert node.annotations == {"note": "hello", LAUNCH_TOKEN: "token-1"}
+    assert node.annotations == {"note": "hello", LAUNCH_TOKEN: "token-1", keys.ATTACH_DETACH: "true"}
     assert node.finalizers == (keys.TERMINATION_FINALIZER,)
     assert node.taints == (Taint("dedicated", "web"), Taint("cilium", effect="NoExecute"))
     assert document["metadata"]["ownerReferences"] == [
@@ -48,6 +50,19 @@ def test_the_document_carries_all_that_pods_and_we_need() -> None:
         }
     ]
     assert "status" not in document
+
+
+def test_neither_the_kubelet_nor_kubernetes_controllers_have_labels_or_annotations_to_add() -> None:
+    instance = cloud_instance(labels={keys.ARCH: "arm64", keys.OS: "linux", keys.REGION: "eu-west-1"})
+    metadata = node_document(instance, PROVISIONER)["metadata"]
+    assert metadata["annotations"]["volumes.kubernetes.io/controller-managed-attach-detach"] == "true"
+    assert {key: value for key, value in metadata["labels"].items() if "beta" in key} == {
+        "beta.kubernetes.io/arch": "arm64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/instance-type": "m5.large",
+        "failure-domain.beta.kubernetes.io/region": "eu-west-1",
+        "failure-domain.beta.kubernetes.io/zone": "eu-west-1a",
+    }
 
 
 def test_what_the_cloud_says_wins_over_the_plan_and_the_provisioner() -> None:
