@@ -119,8 +119,8 @@ class Runs(Enum):
 
 
 RESTS = {
-    Runs.STANDBY: Rest(40.0, most_seconds=5.0),
-    Runs.LEADING: Rest(40.0, most_seconds=5.0),
+    Runs.STANDBY: Rest(100.0, most_seconds=5.0),
+    Runs.LEADING: Rest(100.0, most_seconds=5.0),
     Runs.PODS_WAIT: Rest(4.0, most_seconds=0.5),
     Runs.POLLING: NO_REST,
 }

@@ -187,6 +187,8 @@ class Cluster:
         if self._unbound_unsorted:
             self._unbound = {key: self._unbound[key] for key in sorted(self._unbound)}
             self._unbound_unsorted = False
+        if not self._claims.pods:
+            return tuple(self._unbound.values())
         return tuple(map(pods.__getitem__, self._unbound))
 
     def _resolve_claims(self) -> None:
