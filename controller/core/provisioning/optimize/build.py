@@ -250,7 +250,7 @@ class Builder:
             return False
 
         # K candidates by the A item types with units left that some candidate lets in.
-        allowed = problem.allowed[np.ix_(bin_types, active)]
+        allowed = problem.allowed[bin_types[:, None], active]
         let_in = allowed.any(axis=0)
         active, allowed = active[let_in], allowed[:, let_in]
 
@@ -317,8 +317,8 @@ class Builder:
         """
         problem, bin_types = self.problem, prices.shortlist
         self.work.ranked(len(active), len(bin_types))
-        allowed = problem.allowed[np.ix_(bin_types, active)]
-        fine = self._within_limits(bin_types) & problem.allowed[np.ix_(bin_types, wanted)].any(axis=1)
+        allowed = problem.allowed[bin_types[:, None], active]
+        fine = self._within_limits(bin_types) & problem.allowed[bin_types[:, None], wanted].any(axis=1)
         usable = np.flatnonzero(fine & self._modest(prices, bin_types))
         if not len(usable):
             usable = np.flatnonzero(fine)

@@ -18,8 +18,10 @@ SLACK = 1e-9
 """Rounding error by which requests may exceed a capacity."""
 UNBOUNDED = 1e30
 """Units per unit of free resource where an item type does not request the resource."""
-COMPACT_BELOW = 0.8
-"""Arrays are compacted when at most this part of the item types still fits some bin."""
+AT_ONCE = 10_000
+"""Below so many quotients of free resource and request, all resources are compared in one call."""
+COMPACT_FROM, COMPACT_BELOW = 1_000, 0.8
+"""Arrays of so many pairs of bin and item type are compacted when less than this part of the item types fits a bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,14 @@ class ItemArrays:
 
     A unit has few host rules, so these are stored sparse, H (the most of any item type) per item type.
 
-    requests: D x W. columns: the resources that some item type requests. host_columns: D x H, column numbers, -1 where
-    an item type has fewer rules. host_takes: D x H, amounts. per_unit: dense x D, units per unit of free resource.
+    requests: D x W. columns: the C resources that some item type requests. host_columns: D x H, column numbers, -1
+    where an item type has fewer rules. host_takes: D x H, amounts. per_unit: C x D, units per unit of free resource.
     per_host: D x H, units per unit of free host column.
     """
 
     requests: Floats
     dense: int
-    columns: tuple[int, ...]
+    columns: Ints
     host_columns: Ints
     host_takes: Floats
     per_unit: Floats
@@ -70,8 +72,8 @@ class ItemArrays:
             host_takes[item_type, place] = requests[item_type, dense + column]
         asked = requests[:, :dense].T
         per_unit = np.divide(1.0, asked, out=np.full(asked.shape, UNBOUNDED), where=asked > 0)
-        columns = tuple(np.flatnonzero((asked > 0).any(axis=1)).tolist())
-        return cls(requests, dense, columns, host_columns, host_takes, per_unit, 1.0 / host_takes)
+        columns = np.flatnonzero((asked > 0).any(axis=1))
+        return cls(requests, dense, columns, host_columns, host_takes, per_unit[columns], 1.0 / host_takes)
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -97,9 +99,14 @@ class ItemArrays:
 
     def room(self, free: Floats, most: Floats) -> Floats:
         """Return K x D: units, fractions included, that fit into free capacity (`padded`), at most `most` (K x D)."""
-        room = most.copy()
-        for column in self.columns:
-            np.minimum(room, free[:, column, None] * self.per_unit[column], out=room)
+        if len(free) * self.per_unit.size < AT_ONCE:
+            parts = free.T[self.columns, :, None] * self.per_unit[:, None, :]
+            room: Floats = np.asarray(np.minimum.reduce(parts, axis=0, initial=np.inf))
+            np.minimum(room, most, out=room)
+        else:
+            room = most.copy()
+            for column, per_unit in zip(self.columns, self.per_unit, strict=True):
+                np.minimum(room, free[:, column, None] * per_unit, out=room)
         for place in range(self.host_columns.shape[1]):
             part = free[:, self.host_columns[:, place]]
             part *= self.per_host[:, place]
@@ -131,7 +138,8 @@ class Supply:
 def fill(bins: OpenBins, supply: Supply, strategy: FillStrategy, work: WorkBudget) -> Floats:
     """Fill every bin as if it alone could draw on the whole supply; K x D units taken."""
     filling = _Filling(bins, supply, strategy)
-    filling.run(work)
+    if filling.taken.size:
+        filling.run(work)
     return filling.taken
 
 
@@ -167,42 +175,57 @@ class _Filling:
     def run(self, work: WorkBudget) -> None:
         """Fill until nothing fits any bin."""
         steps = pairs = 0
-        dense = self.items.dense
+        asked, rows = self._asked(), np.arange(len(self.rows))
         while True:
             room = self.items.room(self.free, self.left)
-            usable = room >= 1.0
-            fits_some: Bools = np.asarray(usable.any(axis=0))
-            fitting = int(np.count_nonzero(fits_some))
-            if not fitting:
+            full = room < 1.0
+            if room.size >= COMPACT_FROM and (kept := self._kept(full)) is not None:
+                np.copyto(self.left, 0.0, where=full)
+                self._compact(*kept)
+                room, full = room[kept[0][:, None], kept[1]], full[kept[0][:, None], kept[1]]
+                asked, rows = self._asked(), np.arange(len(self.rows))
+
+            # Each bin takes a batch of its densest item type. pick: K item types; number: K units, 0 for a full bin.
+            pick = self._density(asked, full).argmax(axis=1)
+            fits = room[rows, pick]
+            taking = fits >= 1.0
+            if not taking.any():
                 work.filled(self.taken.shape[1], len(self.taken), steps, pairs)
                 return
             steps, pairs = steps + 1, pairs + room.size
-            if fitting < COMPACT_BELOW * len(fits_some):
-                np.copyto(self.left, 0.0, where=~usable)
-                has_room = usable.any(axis=1)
-                kept = np.ix_(has_room, fits_some)
-                self._compact(np.flatnonzero(has_room), np.flatnonzero(fits_some))
-                room, usable = room[kept], usable[kept]
-
-            # density: K x D, appeal per $/hour of requested resources at prices raised by scarcity; -1: does not fit.
-            scarcity = np.maximum(self.free[:, :dense] * self.inverse, 1e-3) ** self.strategy.scarcity
-            density = (self.prices / scarcity) @ self.items.requests[:, :dense].T
-            np.maximum(density, 1e-30, out=density)
-            np.divide(self.appeal, density, out=density)
-            np.copyto(density, -1.0, where=~usable)
-
-            # Each bin takes a batch of its densest item type. pick: K item types; number: K units, 0 for a full bin.
-            pick = density.argmax(axis=1)
-            rows = np.arange(len(pick))
-            number = np.maximum(1.0, np.floor(np.floor(room[rows, pick]) * self.strategy.batch)) * usable[rows, pick]
+            number = np.maximum(1.0, np.floor(np.floor(fits) * self.strategy.batch)) * taking
             self.taken[self.rows, self.columns[pick]] += number
             self.left[rows, pick] -= number
-            self.free[:, :dense] -= self.items.requests[pick, :dense] * number[:, None]
-            self.free[rows[:, None], self.items.host_columns[pick]] -= self.items.host_takes[pick] * number[:, None]
+            self.free[:, : self.items.dense] -= asked[pick] * number[:, None]
+            if self.items.host_columns.shape[1]:
+                takes = self.items.host_takes[pick] * number[:, None]
+                self.free[rows[:, None], self.items.host_columns[pick]] -= takes
+
+    def _density(self, asked: Floats, full: Bools) -> Floats:
+        """Return K x D, appeal per $/hour of requested resources at prices raised by scarcity; -1: does not fit."""
+        scarcity = self.free[:, : self.items.dense] * self.inverse
+        np.maximum(scarcity, 1e-3, out=scarcity)
+        np.power(scarcity, self.strategy.scarcity, out=scarcity)
+        density = np.divide(self.prices, scarcity, out=scarcity) @ asked.T
+        np.maximum(density, 1e-30, out=density)
+        np.divide(self.appeal, density, out=density)
+        np.copyto(density, -1.0, where=full)
+        return density
+
+    def _kept(self, full: Bools) -> tuple[Ints, Ints] | None:
+        """Return the bins with room and the item types that fit some bin, where these are few; else None."""
+        fits_some = np.flatnonzero(~full.all(axis=0))
+        if 0 < len(fits_some) < COMPACT_BELOW * full.shape[1]:
+            return np.flatnonzero(~full.all(axis=1)), fits_some
+        return None
+
+    def _asked(self) -> Floats:
+        """Return what item types request of the resources, D x dense."""
+        return np.ascontiguousarray(self.items.requests[:, : self.items.dense])
 
     def _compact(self, rows: Ints, columns: Ints) -> None:
         """Keep only these bins and item types."""
         self.items, self.columns, self.rows = self.items.some(columns), self.columns[columns], self.rows[rows]
         self.free, self.prices, self.inverse = self.free[rows], self.prices[rows], self.inverse[rows]
-        kept = np.ix_(rows, columns)
+        kept = (rows[:, None], columns)
         self.appeal, self.left = self.appeal[kept], self.left[kept]
