@@ -39,7 +39,7 @@ UNREADABLE: Final = {
     PERCENTAGE_ANNOTATION: ("new nodes are on demand", f"write 0 to {MOST[PERCENTAGE_ANNOTATION]}"),
     HEADROOM_ANNOTATION: ("no room is kept free", f"write {headroom.EXAMPLE}"),
     V1ALPHA5.keys.disruption_budgets: ("no node is removed", 'write [{"nodes": "10%"}], say'),
-    V1ALPHA5.keys.consolidation_threshold: ("the default holds", "write a number of 0 or more, such as 0.25"),
+    V1ALPHA5.keys.consolidation_threshold: ("the default holds", "write a number of 0 or more, such as 0.2"),
     V1ALPHA5.keys.grace_period: ("nodes drain as long as it takes", "write a duration above 0, such as 2h"),
 }
 """By annotation of a Provisioner: what holds while it cannot be read, and what to write."""
