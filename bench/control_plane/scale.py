@@ -66,6 +66,8 @@ class ScaleRun:
     usage: tuple[Usage, ...]
     calls: Counter[str]
     """The controller's requests to the API server, by verb and resource, until the last pod was bound."""
+    machine_seconds: float
+    """Processor time of all processes on the machine, from the first pod to the last binding."""
     load: float
     """The machine's load average over 5 minutes, at the end: others may be at work on it."""
 
@@ -104,15 +106,15 @@ def run(
         mark, began = cluster.audit.mark(), time.time()
         (replica,) = cluster.replicas.by_name.values()
         with sampled(replica.child.process.pid) as usage:
-            _ask_and_wait(cluster, nodes)
-        measured = _read(cluster, usage, tally(cluster.audit.since(mark)), began)
+            spent = _ask_and_wait(cluster, nodes)
+        measured = _read(cluster, usage, tally(cluster.audit.since(mark)), began, spent)
         if not scheduler_alone:
             return measured, None
         cluster.replicas.take_away(replica.name)
         cluster.kubectl("delete", "deployments", "--all", "--namespace", NAMESPACE)
         cluster.until(lambda: not _some_pod(cluster), "the pods are gone", WAIT_SECONDS, every_seconds=2.0)
-        _ask_and_wait(cluster, nodes)
-        return measured, replace(_read(cluster, [], Counter(), began), launched=(), known=(), ready=())
+        spent = _ask_and_wait(cluster, nodes)
+        return measured, replace(_read(cluster, [], Counter(), began, spent), launched=(), known=(), ready=())
 
 
 def _plan_ahead_of_owners(cluster: Cluster) -> None:
@@ -127,9 +129,12 @@ def _plan_ahead_of_owners(cluster: Cluster) -> None:
     cluster.until(lambda: any(line["message"] == "Acts" for line in cluster.replicas.lines(logged)), "it leads", 60.0)
 
 
-def _ask_and_wait(cluster: Cluster, nodes: int) -> None:
+def _ask_and_wait(cluster: Cluster, nodes: int) -> float:
+    """Ask for the pods and wait until all are bound; the machine's processor time meanwhile, in seconds."""
+    before = _machine_seconds()
     cluster.apply(*_workloads(nodes * PODS_PER_NODE))
     cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
+    return _machine_seconds() - before
 
 
 def _provisioner() -> Obj:
@@ -154,7 +159,9 @@ def _some_pod(cluster: Cluster, **query: str) -> bool:
     return bool(cluster.http.get(PODS.path(NAMESPACE), limit=1, **query).ok()["items"])
 
 
-def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float) -> ScaleRun:
+def _read(
+    cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float, machine_seconds: float
+) -> ScaleRun:
     pods = [pod for pod in cluster.pods(NAMESPACE) if pod["status"]["phase"] != "Failed"]
     nodes = cluster.nodes("scale")
     made = [_seconds(pod["metadata"]["creationTimestamp"]) for pod in pods]
@@ -169,6 +176,7 @@ def _read(cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: 
         ready=tuple(sorted(_since(node, "Ready") - first for node in nodes if condition(node, "Ready") == "True")),
         usage=tuple(Usage(each.at + began - first, each.rss_bytes, each.processor_seconds) for each in usage),
         calls=calls,
+        machine_seconds=machine_seconds,
         load=os.getloadavg()[1],
     )
 
@@ -208,3 +216,12 @@ def _usage(pid: int, at: float) -> Usage:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     ticks = int(fields[11]) + int(fields[12])
     return Usage(at, pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def _machine_seconds() -> float:
+    """Processor time of all processes since the machine started: see proc(5), the first line of stat.
+
+    user, nice, system; then idle and iowait, which do not count; irq, softirq; steal is other machines' time.
+    """
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
+    return (sum(ticks[:3]) + sum(ticks[5:7])) / os.sysconf("SC_CLK_TCK")

@@ -18,7 +18,9 @@ longer, but not the controller's processor time, memory and requests. Pods of 15
 from launch to Ready a node takes nine seconds, kube-scheduler and kube-controller-manager make 300 requests a second at
 most. `--side FILE` prints another controller's figures beside them, ours with the setting `planAheadOwners`, which
 needs not wait until all pods are made, and the limit: what kube-scheduler takes for the same pods, on the same nodes,
-without a controller.
+without a controller. Where all processes' processor time is about the seconds until the last pod is bound times the
+machine's cores, its processors were busy throughout: the run then takes as long as their work, to which joining nodes
+(kubelets, kube-controller-manager, kube-apiserver) add most.
 
 """
 
@@ -38,6 +40,7 @@ def table(run: ScaleRun) -> str:
         ("controller's memory at most, MiB", f"{run.rss_bytes / 2**20:.0f}"),
         ("controller's processor time, s", f"{run.processor_seconds:.0f}"),
         ("API requests of the controller a node", f"{run.calls_per_node:.1f}"),
+        ("processor time of all processes on the machine, s", f"{run.machine_seconds:.0f}"),
         ("load of the machine, 5 min", f"{run.load:.1f}"),
     ]  # fmt: skip
     calls = [(f"of these {name}", f"{n / len(run.launched):.2f}") for name, n in run.calls.most_common(MOST_CALLS)]

@@ -6,6 +6,7 @@ empty cell.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -31,6 +32,8 @@ class Figures:
     controller_cpu_ms_a_node: float | None = None
     controller_rss_mib: float | None = None
     api_requests_a_node: float | None = None
+    machine_cpu_s: float | None = None
+    machine_cores: float | None = None
     load_of_machine: float | None = None
 
     def json(self) -> bytes:
@@ -53,6 +56,8 @@ def figures(run: ScaleRun) -> Figures:
         controller_cpu_ms_a_node=None if alone else 1_000.0 * run.processor_seconds / len(run.launched),
         controller_rss_mib=None if alone else run.rss_bytes / 2**20,
         api_requests_a_node=None if alone else run.calls_per_node,
+        machine_cpu_s=run.machine_seconds,
+        machine_cores=os.cpu_count(),
         load_of_machine=run.load,
     )
 

@@ -22,6 +22,7 @@ RUN = ScaleRun(
     ready=(4.0, 8.0),
     usage=(Usage(0.0, 100 << 20, 1.0), Usage(5.0, 300 << 20, 3.0), Usage(9.0, 200 << 20, 4.5)),
     calls=Counter({"create nodes": 2, "patch nodes": 5}),
+    machine_seconds=40.0,
     load=1.5,
 )
 
@@ -34,6 +35,7 @@ def test_the_table_has_the_runs_figures() -> None:
     assert rows["controller's memory at most, MiB"] == "300"
     assert rows["controller's processor time, s"] == "4"
     assert rows["API requests of the controller a node"] == "3.5"
+    assert rows["processor time of all processes on the machine, s"] == "40"
     assert rows["of these patch nodes"] == "2.50"
 
 
