@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from controller.core.api import labels as keys
-from controller.core.api.pod import OwnerReference, Pod
+from controller.core.api.pod import OwnerReference, Pod, SelectorRequirement
 from controller.core.cloud import InstanceType
 from controller.core.provisioning import SchedulingPlan, SolveOptions
 from controller.core.provisioning.flexibility import Flexibility
@@ -19,7 +19,7 @@ from controller.core.provisioning.plan import PlannedNode, SchedulingProblem
 from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, domains_of, share_pools
 from controller.settings import Settings
 from tests.core.provisioning.plans import FIRST, WEB, near, solved
-from tests.factories import ZONES, instance_type, node, pending_pods, problem, running_pod, state_node
+from tests.factories import ZONES, instance_type, node, pending_pods, problem, provisioner, running_pod, state_node
 
 APART = (near(keys.HOSTNAME),)
 OWNER = OwnerReference("apps/v1", "ReplicaSet", "web", "uid-web")
@@ -99,6 +99,32 @@ def test_replicas_that_run_already_count() -> None:
     plan = solved(posed, SolveOptions(spot_pool_share=0.5))
     assert len(plan.new_nodes) == 2
     assert ("f0.large", ZONES[0]) not in carried(plan)
+
+
+def test_a_node_that_chooses_anew_takes_no_other_workload_over_its_share() -> None:
+    """Zone a has both nodes of one workload. Elsewhere, the node that may leave would take a second workload over its
+    share, with which it is within it."""
+    kinds = [
+        instance_type(name=f"{name}.large", cpu=2, price=price, capacity_types=SPOT, zones=(zone,))
+        for name, price, zone in (("f0", 0.1, ZONES[0]), ("f1", 0.1001, ZONES[1]))
+    ]
+    small = OwnerReference("apps/v1", "ReplicaSet", "small", "uid-small")
+    free, tied = ({keys.PROVISIONER_NAME: name} for name in ("free", "tied"))
+    pending = (
+        *pending_pods(2, requests={"cpu": "800m"}, owner=OWNER, node_selector=free),
+        *pending_pods(1, requests={"cpu": "100m"}, owner=small, node_selector=free),
+        *pending_pods(2, requests={"cpu": "800m"}, owner=OWNER, node_selector=tied),
+    )
+    in_zone = SelectorRequirement(keys.ZONE, "In", (ZONES[0],))
+    pools = [provisioner(name="free"), provisioner(name="tied", requirements=[in_zone])]
+    own = {keys.INSTANCE_TYPE: "f1.large", keys.ZONE: ZONES[1], keys.CAPACITY_TYPE: keys.SPOT}
+    there = state_node(node=node(name="there", labels=own), pods=[running_pod(node="there", owner=small)])
+    posed = problem(provisioners=pools, pending=pending, nodes=[there], catalog=kinds)
+    unshared = replace(FIRST, spot_pool_share=1.0)
+    plan = share_pools(
+        solved(posed, unshared), posed, replace(unshared, spot_pool_share=0.5), SnapshotIndex(posed.snapshot)
+    )
+    assert [asked(planned) for planned in plan.new_nodes] == [{("f0.large", ZONES[0])}] * 2
 
 
 def test_where_one_family_fits_its_zones_share_the_replicas() -> None:
