@@ -332,6 +332,17 @@ def test_replacements_stay_closed_until_the_pods_have_left_the_old_nodes_and_tak
     assert not any(cordoned(world, name) for name in names)
 
 
+def test_a_pod_that_a_rollout_makes_is_bound_to_a_closed_replacement_before_the_command_is_committed(
+    world: World,
+) -> None:
+    """A single replica starts elsewhere before its node goes: waiting for that node would be waiting for each other."""
+    names = moved_to(world)
+    expect(world, "a", 1)
+    OpeningReconciler(world.context).reconcile(world.caught_up())
+    assert home(world, "a") == names[0]
+    assert all(cordoned(world, name) for name in names)
+
+
 def test_a_disruption_budget_keeps_replacements_closed_for_a_minute_at_most(world: World) -> None:
     names = moved_to(world)
     world.kube.delete(NODES, "old")
