@@ -1,5 +1,7 @@
 """Open nodes that were created cordoned: bind their pods to them, then uncordon the nodes of a plan together.
 
+Pods are bound as soon as their node is Ready. The nodes of a plan open together.
+
 Replacements of a removal command stay closed until the pods of the removed nodes have moved: their pods are bound as
 they come.
 """
@@ -70,6 +72,8 @@ class OpeningReconciler(ContextReconciler):
         """When a removal command was first seen to move pods to a closed node, by the node's name."""
         self._pending_since: dict[tuple[str, str], float] = {}
         """When a pod with its place on a kept node was first seen unbound, by its uid and the node's name."""
+        self._early = frozenset[str]()
+        """The uids of Ready nodes whose pods were looked at before all nodes of their plan are Ready."""
         self._reported: set[Violation] = set()
         """Those in the log since a node was closed last."""
 
@@ -78,6 +82,7 @@ class OpeningReconciler(ContextReconciler):
         every = [node.node for node in snapshot.nodes.values() if is_closed(node.node) and not node.leaving]
         if not every:
             self._reported.clear()
+            self._early = frozenset()
         now, wanted = self._clock.monotonic(), self._settings.current.place_as_planned
         kept = self._kept_closed(snapshot, now) if wanted else frozenset[str]()
         closed = [node for node in every if node.name not in kept]
@@ -93,6 +98,11 @@ class OpeningReconciler(ContextReconciler):
         self._attempts.attempt("pods", look, WORDS.begins, Exception)
         self._bind_all([(pod, node) for pod, node in found if node in kept])
         self._note_pending(taking, expected, snapshot, now)
+        if not due:
+            early = [node for node in closed if node.ready and node.uid not in starting]
+            self._attempts.attempt(
+                "early", partial(self._bind_early, early, expected, snapshot), WORDS.begins, Exception
+            )
         for nodes in in_turn(due, Counter(node for _, node in found if node not in kept), MOST_AT_ONCE):
             names = {node.name for node in nodes}
             self._bind_all([(pod, node) for pod, node in found if node in names])
@@ -145,6 +155,16 @@ class OpeningReconciler(ContextReconciler):
             self._reported.add(violation)
             self._log.info("Pods are left to kube-scheduler", subject=violation.subject, rule=violation.rule)
         found += judged.pods
+
+    def _bind_early(self, nodes: Sequence[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> None:
+        """Bind pods to Ready nodes that stay closed for others of their plan; once for each set of Ready nodes.
+
+        Pods of which a rule holds only along with those of nodes to come (a spread) wait for them.
+        """
+        uids = frozenset(node.uid for node in nodes)
+        if not uids <= self._early:
+            self._early |= uids
+            self._bind_all(bindings(nodes, expected, snapshot).pods[:MOST_AT_ONCE])
 
     def _bind_all(self, pods: Sequence[tuple[Pod, str]]) -> None:
         began = self._clock.monotonic()

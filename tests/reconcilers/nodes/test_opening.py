@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from controller.core.api.labels import OPENS_WITH, TERMINATION_FINALIZER
+from controller.core.api.labels import HOSTNAME, OPENS_WITH, TERMINATION_FINALIZER
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
 from controller.core.machines.binding import Bindings
 from controller.core.machines.node_documents import node_document
@@ -45,20 +46,20 @@ def two_nodes(world: World) -> list[str]:
     return [launched(world, number) for number in (1, 2)]
 
 
-def add_replica(world: World, name: str) -> str:
+def add_replica(world: World, name: str, spec: Mapping[str, Any] | None = None) -> str:
     """A pod of the ReplicaSet web that waits; its uid."""
     found = world.kube.list(REPLICA_SETS, "default")
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     web = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}
     made = found[0] if found else world.kube.create(REPLICA_SETS, web, "default")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made["metadata"]["uid"]}
-    pod = world.add_pod(name, ownerReferences=[{**owner, "controller": True}])
+    pod = world.add_pod(name, spec=spec, labels={"app": "web"}, ownerReferences=[{**owner, "controller": True}])
     return str(pod["metadata"]["uid"])
 
 
-def expect(world: World, pod: str, number: int) -> None:
+def expect(world: World, pod: str, number: int, spec: Mapping[str, Any] | None = None) -> None:
     """As a plan does, before its node has a name."""
-    uid = add_replica(world, pod)
+    uid = add_replica(world, pod, spec)
     expected = dict(world.context.planning.expected)
     world.context.planning.expected = {**expected, uid: ExpectedPod(("default", pod), stand_in_name(f"token-{number}"))}
 
@@ -78,7 +79,7 @@ def all_open(snapshot: Snapshot) -> bool:
     return not any(OPENS_WITH in node.node.annotations for node in snapshot.nodes.values())
 
 
-def test_they_open_when_all_are_ready_and_their_pods_are_bound_before(world: World) -> None:
+def test_pods_are_bound_as_their_node_is_ready_and_the_nodes_open_together(world: World) -> None:
     first, second = two_nodes(world)
     expect(world, "a", 1)
     expect(world, "b", 2)
@@ -86,12 +87,30 @@ def test_they_open_when_all_are_ready_and_their_pods_are_bound_before(world: Wor
     world.come_up(first)
     assert loop.reconcile(world.caught_up()) <= OPEN_SECONDS
     assert cordoned(world, first)
-    assert home(world, "a") == ""
+    assert (home(world, "a"), home(world, "b")) == (first, "")
     world.come_up(second)
     loop.reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert not cordoned(world, second)
     assert (home(world, "a"), home(world, "b")) == (first, second)
+
+
+def test_pods_of_a_spread_wait_for_the_nodes_of_the_others(world: World) -> None:
+    """Two replicas on the first node alone would be a skew of two. That is told to nobody: they are not left out."""
+    selector = {"matchLabels": {"app": "web"}}
+    rule = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    first, second = two_nodes(world)
+    for number, pod in ((1, "a"), (1, "b"), (2, "c"), (2, "d")):
+        expect(world, pod, number, {"topologySpreadConstraints": [rule]})
+    loop = OpeningReconciler(world.context)
+    with capture_logs() as logs:
+        world.come_up(first)
+        loop.reconcile(world.caught_up())
+        assert (home(world, "a"), home(world, "b")) == ("", "")
+        world.come_up(second)
+        loop.reconcile(world.caught_up())
+    assert [home(world, pod) for pod in "abcd"] == [first, first, second, second]
+    assert not [each for each in logs if each["event"] == "Pods are left to kube-scheduler"]
 
 
 def test_the_taint_of_the_cordon_goes_with_it_and_no_other(world: World) -> None:
@@ -177,13 +196,12 @@ def test_nodes_stay_closed_until_their_startup_taints_are_gone(world: World) -> 
     world.kube.patch(NODES, first, {"spec": {"taints": None}})
     loop.reconcile(world.caught_up())
     assert cordoned(world, first), "it waits for the other"
-    assert home(world, "a") == ""
+    assert home(world, "a") == first
     world.clock.ahead_seconds = STARTUP_SECONDS + 1.0
     loop.reconcile(world.caught_up())
     assert not cordoned(world, first)
     assert not cordoned(world, second)
     assert world.node(second)["spec"]["taints"] == [taint]
-    assert home(world, "a") == first
 
 
 def test_a_node_that_is_deleted_is_neither_opened_nor_waited_for(world: World) -> None:
