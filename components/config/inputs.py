@@ -303,12 +303,12 @@ class SettingsConfig(TypedDict):
     there is room, so that they take none from pods which must be on demand. No pod waits for it.
     """
     place_as_planned: NotRequired[bool]
-    """Nodes of one plan whose pods differ in their requests are created cordoned. Once all are Ready, at the latest
-    10 s after the first, the controller binds their pods to the nodes that they were planned for, if all of
-    kube-scheduler's rules hold there, and the nodes are uncordoned together. Replacements of removed nodes stay
-    cordoned until the pods of these have moved, a minute at most. kube-scheduler places all other pods. Without
-    it kube-scheduler fills the first nodes with pods planned for others, and then lacks room for some. Pods of
-    DaemonSets run meanwhile.
+    """Nodes of one plan whose pods differ in their requests are created cordoned. The controller binds their pods to
+    the nodes that they were planned for, as these are Ready, if all of kube- scheduler's rules hold there. Once
+    all are Ready, at the latest 10 s after the first, the nodes are uncordoned together. Replacements of removed
+    nodes stay cordoned until the pods of these have moved, a minute at most. kube-scheduler places all other
+    pods. Without it kube-scheduler fills the first nodes with pods planned for others, and then lacks room for
+    some. Pods of DaemonSets run meanwhile.
     """
     node_repair: NotRequired[bool]
     """Remove nodes that stay unhealthy: not Ready for `nodeRepairAfter`, or with a failing condition of the EKS node
