@@ -120,18 +120,19 @@ class Consolidation:
             if (each.name not in given.held_back or not each.pods) and each.name not in given.required
         ]
         moving = self._moving(given)
-        if moving:
+        if moving or not given.searches:
             free = [each for each in free if not each.pods]
         moves, known = Moves.of(given.snapshot, given.now), self._judged_lately(free, given.monotonic)
         result = find(free, given.simulator, given.gate, moves, self._cursor, self._most, known)
-        self._cursor = result.cursor
+        if given.searches:
+            self._cursor = result.cursor
         if not result.commands:
             until = given.monotonic + self._times.verdict_seconds
             self._verdicts.update((_verdict_key(each), until) for each, _ in result.kept)
         for command in result.commands:
             self._settling[frozenset(each.name for each in command.candidates)] = (command, given.monotonic)
         expecting = any(each.node.nominated_until > given.now for each in free)
-        ended = result.cursor == BEGIN and not (self._settling or moving or expecting)
+        ended = given.searches and result.cursor == BEGIN and not (self._settling or moving or expecting)
         self._quiet = (given.snapshot.version, given.monotonic + self._times.quiet_seconds) if ended else None
         required = [
             (each, given.required[each.name])

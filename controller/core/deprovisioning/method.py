@@ -26,7 +26,8 @@ class MethodInput:
     """The input of one pass. `now` is Unix seconds; `monotonic` seconds on a clock that never jumps, for durations.
 
     `held_back`: names of nodes that the method leaves alone for a while, since it failed on them or on others of their
-    Provisioner. `required`: nodes that a guard keeps, by name, with the reason.
+    Provisioner. `required`: nodes that a guard keeps, by name, with the reason. `searches`: whether there is time for a
+    search; without it, consolidation proposes empty nodes and what it has found before.
     """
 
     simulator: Simulator
@@ -36,6 +37,7 @@ class MethodInput:
     monotonic: float = 0.0
     held_back: frozenset[str] = frozenset()
     required: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    searches: bool = True
 
     @property
     def snapshot(self) -> Snapshot:

@@ -129,17 +129,20 @@ class DeprovisioningReconciler(ContextReconciler):
         return self._ask(method, given)
 
     def _search(self, method: Method, given: MethodInput) -> Proposal:
-        """Ask a method that searches, if provisioning is idle and the budget allows it."""
+        """Ask a method that searches, if provisioning is idle; consolidation searches if the budget allows it."""
         now = given.monotonic
         busy = bool(self._planning.unplanned or self._planning.launching)
         self._hold = self._hold.observe(busy or nodes_on_their_way(given.snapshot, given.now), now)
         if self._hold.holds(now):
             return Proposal()
-        if (seconds := self._budget.wait_seconds(now)) > 0:
-            return Proposal(again_seconds=seconds)
+        wait = self._budget.wait_seconds(now)
+        if wait > 0 and method.name != CONSOLIDATION:
+            return Proposal(again_seconds=wait)
         gives_way = replace(given.simulator, interrupted=self._gives_way)
         try:
-            return self._ask(method, replace(given, simulator=gives_way))
+            proposal = self._ask(method, replace(given, simulator=gives_way, searches=wait <= 0))
+            least = min(wait, self._times.plan_seconds)
+            return replace(proposal, again_seconds=max(least, proposal.again_seconds))
         except SearchInterruptedError:
             return Proposal()
         finally:

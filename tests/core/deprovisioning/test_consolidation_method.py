@@ -71,6 +71,16 @@ def test_where_nothing_changed_no_new_search_begins() -> None:
     assert reasons(decide(method, cluster(FULL, version=2), 401.0)) != ""
 
 
+def test_without_time_for_a_search_what_was_found_goes_and_empty_nodes_go() -> None:
+    method, empty = Consolidation(TIMES), replace(DEAR, pods=())
+    decide(method, cluster(DEAR), 100.0, searches=False)
+    assert removed(decide(method, cluster(DEAR), 115.0, searches=False)) == [], "nothing was searched"
+    decide(method, cluster(DEAR), 116.0)
+    assert removed(decide(method, cluster(DEAR), 131.0, searches=False)) == [["a"]]
+    decide(method, cluster(empty, version=2), 200.0, searches=False)
+    assert removed(decide(method, cluster(empty, version=2), 215.0, searches=False)) == [["a"]]
+
+
 def test_a_node_on_which_pods_were_expected_is_searched_when_they_are_not_any_more() -> None:
     """That ends by time alone: nothing changes in the cluster."""
     method, view = Consolidation(TIMES), cluster(replace(DEAR, nominated_until=NOW + 10.0))

@@ -11,6 +11,8 @@ from controller.core.deprovisioning.backoff import (
     resting,
     workload,
 )
+from controller.core.deprovisioning.consolidation import Consolidation
+from controller.core.deprovisioning.method import MethodInput, Proposal
 from controller.kube.resources import (
     NODES,
 )
@@ -33,6 +35,27 @@ def test_an_empty_node_goes_when_it_has_been_empty_for_a_while(world: World) -> 
     assert untouched(one.some_passes(), "old")
     world.clock.ahead_seconds += 16.0
     one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
+
+
+def test_an_empty_node_goes_although_searches_have_used_up_their_time(world: World) -> None:
+    """One search took 100 s: the next has to wait for a quarter of an hour."""
+    searched = list[bool]()
+
+    class Slow(Consolidation):
+        def decide(self, given: MethodInput) -> Proposal:
+            searched.append(given.searches)
+            proposal = super().decide(given)
+            world.clock.ahead_seconds += 100.0 if given.searches else 0.0
+            return proposal
+
+    consolidating(world)
+    one = leader(world, consolidation=Slow())
+    one.some_passes(2)
+    old_node(world, pods=0)
+    one.some_passes(2)
+    world.clock.ahead_seconds += 16.0
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "deleted")
+    assert searched.count(True) == 1
 
 
 def test_an_empty_node_that_gets_a_pod_during_the_wait_stays(world: World) -> None:

@@ -153,7 +153,7 @@ def test_bindings_that_take_long_keep_no_node_closed(world: World, monkeypatch: 
     for number in range(3 * WORKERS):
         expect(world, f"p{number}", 1)
     for name in names:
-        world.come_up(name, {"cpu": "64", "memory": "8Gi", "pods": "99"})
+        world.come_up(name, {"cpu": "99", "memory": "8Gi", "pods": "99"})
     tried, snapshot = list[str](), world.caught_up()
 
     def slow(_resource: Resource, _binding: Any, *_: Any, name: str = "", **__: Any) -> Any:
