@@ -142,7 +142,7 @@ WRITE_PREMIUM = "cannot be read and counts as missing; write a share of 0 or mor
                 f"{at('disruption-budgets')}: '[' cannot be read, and no node is removed; "
                 'write [{"nodes": "10%"}], say',
                 f"{at('consolidation-threshold')}: '-3' cannot be read, and the default holds; "
-                "write a number of 0 or more, such as 0.25",
+                "write a number of 0 or more, such as 0.2",
                 f"{at('termination-grace-period')}: 'soon' cannot be read, and nodes drain as long as it takes; "
                 "write a duration above 0, such as 2h",
             ],
