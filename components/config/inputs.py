@@ -304,7 +304,7 @@ class SettingsConfig(TypedDict):
     """
     place_as_planned: NotRequired[bool]
     """Nodes of one plan whose pods differ in their requests are created cordoned. The controller binds their pods to
-    the nodes that they were planned for, as these are Ready, if all of kube- scheduler's rules hold there. Once
+    the nodes that they were planned for, as these are Ready, if all of kube-scheduler's rules hold there. Once
     all are Ready, at the latest 10 s after the first, the nodes are uncordoned together. Replacements of removed
     nodes stay cordoned until the pods of these have moved, a minute at most. kube-scheduler places all other
     pods. Without it kube-scheduler fills the first nodes with pods planned for others, and then lacks room for

@@ -45,7 +45,7 @@ OPEN_SECONDS = 10.0
 STARTUP_SECONDS = 60.0
 """The longest that a Ready node is kept closed for its startup taints: what takes them off may have to run there."""
 WORKERS = 24
-"""Requests at once: a binding takes 80 ms on a busy API server, and all of a plan's pods wait for theirs."""
+"""Requests at once: a busy API server answers each late, and all pods of a plan wait for their bindings."""
 MOST_AT_ONCE = 1000
 """Pods that are bound before their nodes open: five seconds at 200 requests a second."""
 BINDING_SECONDS = 10.0

@@ -129,12 +129,12 @@ _ROWS: Final = (
                 "while there is room, so that they take none from pods which must be on demand. No pod waits for it."),
     Setting("placeAsPlanned", readers.boolean, "true", live=True,
             doc="Nodes of one plan whose pods differ in their requests are created cordoned. The controller binds "
-                "their pods to the nodes that they were planned for, as these are Ready, if all of kube- "
-                "scheduler's rules hold there. Once all are Ready, at the latest 10 s after the first, the nodes "
-                "are uncordoned together. Replacements of removed nodes stay cordoned until the pods of these have "
-                "moved, a minute at most. kube-scheduler places all other pods. Without it kube-scheduler fills "
-                "the first nodes with pods planned for others, and then lacks room for some. Pods of DaemonSets "
-                "run meanwhile."),
+                "their pods to the nodes that they were planned for, as these are Ready, if all of "
+                "kube-scheduler's rules hold there. Once all are Ready, at the latest 10 s after the first, the "
+                "nodes are uncordoned together. Replacements of removed nodes stay cordoned until the pods of "
+                "these have moved, a minute at most. kube-scheduler places all other pods. Without it "
+                "kube-scheduler fills the first nodes with pods planned for others, and then lacks room for some. "
+                "Pods of DaemonSets run meanwhile."),
     Setting("nodeRepair", readers.boolean, "true",
             doc="Remove nodes that stay unhealthy: not Ready for `nodeRepairAfter`, or with a failing condition of the "
                 "EKS node monitoring agent (accelerated hardware 10 min, others 30 min). Never while over 20 % of a "
