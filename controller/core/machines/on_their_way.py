@@ -6,13 +6,13 @@ limits and topology know them. The Node takes the place of its stand-in as soon 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node
-from controller.core.api.pod import PodKey
+from controller.core.api.pod import Pod, PodKey
 from controller.core.cloud import LaunchRequest
 from controller.core.machines.launching import tokens_in_use
 from controller.core.machines.node_documents import LAUNCH_TOKEN
@@ -30,6 +30,27 @@ class ExpectedPod:
 def names_of(node: Node) -> tuple[str, str]:
     """A node's name, and the name of the stand-in that it was planned under."""
     return node.name, stand_in_name(node.annotations.get(LAUNCH_TOKEN, ""))
+
+
+def without_room(node: StateNode, pods: Iterable[Pod]) -> Iterator[Pod]:
+    """Yield those of the pods for which the node has no room beside what is bound to it, by what it can allocate.
+
+    kube-scheduler binds to a node that is Ready whatever waits: pods that were planned for others may be there.
+    """
+    free = dict(node.allocatable)
+    for pod in node.pods:
+        _take(free, pod)
+    for pod in pods:
+        if all(amount <= free.get(name, amount) for name, amount in pod.spec.requests.items()):
+            _take(free, pod)
+        else:
+            yield pod
+
+
+def _take(free: dict[str, int], pod: Pod) -> None:
+    for name, amount in pod.spec.requests.items():
+        if name in free:
+            free[name] -= amount
 
 
 def stand_in_name(token: str) -> str:

@@ -13,7 +13,7 @@ from math import inf
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
 from controller.core.machines.arrivals import with_arrivals
-from controller.core.machines.on_their_way import ExpectedPod, names_of
+from controller.core.machines.on_their_way import ExpectedPod, names_of, without_room
 from controller.core.machines.opening import expected_on, pending
 from controller.core.provisioning.pods_to_come import is_to_come
 from controller.core.provisioning.problem import depends_on_pods
@@ -129,13 +129,23 @@ class Expectations:
         return uids
 
     def placed(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
-        """Return the pods that wait for nodes on their way, pods to come included, by node."""
+        """Return the pods that wait for nodes on their way, pods to come included, by node.
+
+        Pods whose room on such a node others have taken wait for it no more: a new plan gives them room elsewhere,
+        before anything counts as free there.
+        """
         coming = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
         here = expected_on((node.node for node in snapshot.nodes.values()), coming)
-        placed: defaultdict[str, list[PodKey]] = defaultdict(list)
+        planned: defaultdict[str, list[Pod]] = defaultdict(list)
         for pods in (snapshot.pods, to_come):
             for _, pod, node in pending(here, pods):
-                placed[node].append(pod.key)
+                planned[node].append(pod)
+        placed = dict[str, list[PodKey]]()
+        for name, waiting in planned.items():
+            displaced = {pod.uid for pod in without_room(snapshot.nodes[name], waiting)}
+            for uid in displaced:
+                del self.pods[uid]
+            placed[name] = [pod.key for pod in waiting if pod.uid not in displaced]
         return placed
 
     def _binding(self, now: float) -> bool:

@@ -74,3 +74,31 @@ def test_the_pods_of_a_small_plan_are_not_the_last_ones_of_a_large_plan_before_i
     expected.planned(1.0)
     expected.observe(with_both, 6, (), 1.0 + PAUSE_SECONDS + FEWEST_SECONDS)
     assert expected.on_the_way == {pod.uid for pod in (pods[0], *later)}
+
+
+def test_a_pod_whose_place_was_taken_does_not_wait_for_it_while_another_plan_gives_its_room_away() -> None:
+    """kube-scheduler bound the pods of `slow` to `quick`, which was Ready first, and left those of `quick` without."""
+    size = {"requests": {"cpu": "1"}}
+    pods = {name: factories.pending_pod(name=name, **size) for name in ("first", "second", "third", "fourth")}
+    expected = Expectations()
+    expected.expect("quick", [pods["first"], pods["second"]])
+    expected.expect("slow", [pods["third"], pods["fourth"]])
+
+    def seen(**places: str) -> Snapshot:
+        now = [replace(pod, node_name=places.get(name, "")) for name, pod in pods.items()]
+        nodes = [
+            factories.state_node(
+                node=factories.node(name=name, initialized=False, allocatable={"cpu": "2", "pods": 9}),
+                pods=[pod for pod in now if pod.node_name == name],
+            )
+            for name in ("quick", "slow")
+        ]
+        return factories.snapshot(nodes=nodes, pending=[pod for pod in now if not pod.node_name])
+
+    expected.observe(seen(), 4, (), 0.0)
+    every = {"quick": [pods["first"].key, pods["second"].key], "slow": [pods["third"].key, pods["fourth"].key]}
+    assert expected.placed(seen(), {}) == every
+    taken = seen(third="quick")
+    expected.observe(taken, 3, (), 1.0)
+    assert expected.placed(taken, {}) == {"quick": [pods["first"].key], "slow": [pods["fourth"].key]}
+    assert pods["second"].uid not in expected.pods
