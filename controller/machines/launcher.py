@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from controller.core.api.frozen import EMPTY, FrozenMap
-from controller.core.api.labels import OPENS_WITH, PROVISIONER_NAME
+from controller.core.api.labels import OPENS_WITH, PROVISIONER_NAME, TTL
 from controller.core.api.node import Node, Taint
 from controller.core.api.parse import parse_node
 from controller.core.api.pod import PodKey
@@ -25,7 +25,7 @@ from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import Cloud, CloudInstance, LaunchRequest
 from controller.core.decisions.launch_outcome import LaunchOutcome, launch_outcome
 from controller.core.deprovisioning.drift import hashes
-from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document
+from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document, ttl_seconds
 from controller.core.state.snapshot import Snapshot
 from controller.errors import (
     AlreadyExistsError,
@@ -110,16 +110,14 @@ class Launcher:
             self._asked[request.token] = self._clock.now()
         try:
             instance = self._cloud.create(request)
-            began, marks = self._clock.monotonic(), hashes(request.provisioner, request.template)
-            if request.opens_with:
-                marks = FrozenMap({**marks, OPENS_WITH: request.opens_with})
+            began = self._clock.monotonic()
             launch = Launched(
                 instance,
                 request.provisioner,
                 request.labels,
                 request.token,
                 began,
-                marks,
+                self._annotations(request),
                 request.node_taints,
                 pods=tuple(pods),
             )
@@ -137,6 +135,12 @@ class Launcher:
                 self._asked.pop(request.token, None)
         self._log_outcome(launch_outcome(request, instance))
         return launch
+
+    def _annotations(self, request: LaunchRequest) -> Mapping[str, str]:
+        """Return the annotations of the Node of a launch, beside those of its Provisioner."""
+        nodes = len(self._informers.snapshot().nodes) + self.under_way()
+        opens = {OPENS_WITH: request.opens_with} if request.opens_with else {}
+        return FrozenMap({**hashes(request.provisioner, request.template), TTL: str(ttl_seconds(nodes)), **opens})
 
     def register(self, launch: Launched, then: Callable[[CloudInstance], None] | None = None) -> CloudInstance:
         """Create the Node of a launched instance, and report it by `then`; the launch is under way until both are done.

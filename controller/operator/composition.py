@@ -121,7 +121,7 @@ class Runs(Enum):
 RESTS = {
     Runs.STANDBY: Rest(100.0, most_seconds=5.0),
     Runs.LEADING: Rest(100.0, most_seconds=5.0),
-    Runs.PODS_WAIT: Rest(4.0, most_seconds=0.5),
+    Runs.PODS_WAIT: Rest(9.0, most_seconds=0.5),
     Runs.POLLING: NO_REST,
 }
 """Rests between passes, so that launches and watches get most of the process's time in a burst."""

@@ -80,6 +80,8 @@ NORMALIZED = {**BETA_LABELS, "topology.ebs.csi.aws.com/zone": ZONE}
 """Other names for the same label."""
 ATTACH_DETACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 """Annotation of a Node whose volumes kube-controller-manager attaches, not the kubelet: the kubelets' default."""
+TTL = "node.alpha.kubernetes.io/ttl"
+"""Annotation of a Node: for how many seconds its kubelet need not read Secrets and ConfigMaps again."""
 
 
 def normalize_label(key: str) -> str:

@@ -27,6 +27,11 @@ from controller.core.cloud import CloudInstance
 LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag and annotation key, nothing secret
 """Instance tag and Node annotation: the plan item that the node was launched for (`launching.launch_token`)."""
 
+TTL_BY_NODES = ((100, 0), (500, 15), (1_000, 30), (2_000, 60))
+"""Up to so many nodes in the cluster kube-controller-manager annotates each with this TTL, in seconds; with more nodes
+it is MOST_TTL. Source: kubernetes/pkg/controller/ttl. In a cluster that shrinks it changes the TTL a little later."""
+MOST_TTL = 300
+
 
 def owner_reference(provisioner: Provisioner) -> dict[str, Any]:
     """Return the Node's only owner: deleting the Provisioner deletes its nodes, each through its finalizer."""
@@ -43,6 +48,14 @@ def taint_document(taint: Taint) -> dict[str, str]:
     """Return a taint as the API takes it: an empty value is left out."""
     document = {"key": taint.key, "effect": taint.effect}
     return {**document, "value": taint.value} if taint.value else document
+
+
+def ttl_seconds(nodes: int) -> int:
+    """Return the TTL with which kube-controller-manager annotates the nodes of a cluster of so many nodes, in seconds.
+
+    A Node that is created with it is one that kube-controller-manager need not patch.
+    """
+    return next((seconds for most, seconds in TTL_BY_NODES if nodes <= most), MOST_TTL)
 
 
 def node_labels(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.aws.api import tags as tagging
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.parse import parse_node
-from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document
+from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document, ttl_seconds
 from tests import factories
 from tests.core.instances import cloud_instance
 
@@ -120,3 +122,10 @@ def test_no_finalizer_is_added_to_a_node_that_is_being_deleted() -> None:
 
 def test_the_tag_that_the_cloud_writes_is_the_one_that_adoption_reads() -> None:
     assert tagging.LAUNCH_TOKEN == LAUNCH_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("nodes", "seconds"), [(1, 0), (100, 0), (101, 15), (500, 15), (1_000, 30), (1_001, 60), (9_999, 300)]
+)
+def test_a_nodes_ttl_is_the_one_that_kube_controller_manager_gives_it(nodes: int, seconds: int) -> None:
+    assert ttl_seconds(nodes) == seconds
