@@ -20,7 +20,8 @@ may send 300 requests a second. `--side FILE` prints another controller's figure
 `planAheadOwners`, which needs not wait until all pods are made, and the limit: what kube-scheduler takes for the same
 pods, on the same nodes, without a controller. Where all processes' processor time is about the seconds until the last
 pod is bound times the machine's cores, its processors were busy throughout: the run then takes as long as their work,
-to which joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most.
+to which joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most. With `--rounds N` it is the middle
+one of N runs, each of which has a limit of its own.
 
 """
 

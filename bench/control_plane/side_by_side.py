@@ -7,7 +7,7 @@ empty cell.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,18 @@ def side_table(columns: Mapping[str, Figures]) -> str:
         cells = [getattr(one, each.name) for one in columns.values()]
         rows.append([each.name.replace("_", " "), *("" if cell is None else f"{cell:,.4g}" for cell in cells)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def over_limit(round_: tuple[ScaleRun, ScaleRun | None]) -> float:
+    """Return when a run's last pod was bound, over the limit's; in seconds where that was not measured."""
+    run, alone = round_
+    return run.bound[-1] / alone.bound[-1] if alone else run.bound[-1]
+
+
+def ratios(rounds: Sequence[tuple[ScaleRun, ScaleRun | None]]) -> str:
+    """Return a sentence with each round's `over_limit`, least first."""
+    each = ", ".join(f"{over_limit(one):.2f}" for one in rounds)
+    return f"\nLast pod bound, NodeLess over the limit of the same round: {each}.\n"
 
 
 def _share(values: tuple[float, ...], part: float) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from bench.control_plane.scale import ScaleRun, Usage, sampled
 from bench.control_plane.scalereport import picture, share, table
-from bench.control_plane.side_by_side import figures, read, side_table
+from bench.control_plane.side_by_side import figures, over_limit, ratios, read, side_table
 
 RUN = ScaleRun(
     created=(0.0, 0.0, 1.0, 1.0),
@@ -84,3 +84,11 @@ def test_a_file_that_holds_no_figures_is_refused(tmp_path: Path, text: str) -> N
     (tmp_path / "karpenter.json").write_text(text)
     with pytest.raises(ValueError, match=r"karpenter\.json"):
         read(tmp_path / "karpenter.json")
+
+
+def test_each_rounds_last_binding_is_told_over_its_own_limit() -> None:
+    quick, slow = replace(RUN, bound=(6.0,)), replace(RUN, bound=(12.0,))
+    rounds = [(RUN, quick), (RUN, slow)]
+    assert [over_limit(each) for each in rounds] == [1.5, 0.75]
+    assert over_limit((RUN, None)) == 9.0
+    assert "1.50, 0.75" in ratios(rounds)
