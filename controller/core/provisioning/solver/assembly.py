@@ -11,6 +11,7 @@ import numpy as np
 from controller.core.api import labels
 from controller.core.api.frozen import FrozenMap
 from controller.core.cloud import PricedOffering
+from controller.core.provisioning.offerings.compiled_catalog import CompiledCatalog
 from controller.core.provisioning.offerings.mask_compiler import Mask
 from controller.core.provisioning.offerings.node_table import ExistingNodes
 from controller.core.provisioning.packing.items import UnitQueue
@@ -28,6 +29,38 @@ NodeKey = tuple[int, int, Masks, bytes, int, int]
 bits that they are bound to (0: none)."""
 
 
+class NamedOfferings:
+    """The offerings that plans name, of one catalog; plans of one solve share them, as they name many of the same."""
+
+    def __init__(self, catalog: CompiledCatalog) -> None:
+        self.table = catalog.table
+        self._catalog = catalog
+        self._capacity: dict[int, Floats] = {}
+        self._named: dict[tuple[int, bytes, bytes], tuple[PricedOffering, tuple[PricedOffering, ...]]] = {}
+
+    def capacity(self, pool: int) -> Floats:
+        """Return what an empty node of each of the pool's offerings holds: R x offerings, cheapest first."""
+        if pool not in self._capacity:
+            self._capacity[pool] = self._catalog.allocatable[:, self.table.cheapest_first(pool).option_ids]
+        return self._capacity[pool]
+
+    def at(self, pool: int, positions: Ints, extra: Floats) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
+        """Return the offering at the first of these positions and those at the others; equal nodes share the tuple.
+
+        extra: of each, $/hour for surplus CPU; empty: none has any.
+        """
+        key = (pool, positions.tobytes(), extra.tobytes())
+        if key not in self._named:
+            offered = self.table.cheapest_first(pool)
+            named = zip(offered.option_ids[positions].tolist(), offered.offering_keys[positions].tolist(), strict=True)
+            chosen = [self.table.offering(option, offering_key) for option, offering_key in named]
+            for place in np.flatnonzero(extra).tolist():
+                chosen[place] = replace(chosen[place], surplus=float(extra[place]))
+            first, *others = chosen
+            self._named[key] = first, tuple(others)
+        return self._named[key]
+
+
 class Assembler:
     """Reads the rows of a finished packing.
 
@@ -35,23 +68,26 @@ class Assembler:
     parts of it once per set of masks.
     """
 
-    def __init__(self, packer: Packer, existing: ExistingNodes, *, bound: bool = False) -> None:
-        """bound: each new spot node first asks for the one offering that its row is bound to."""
+    def __init__(
+        self, packer: Packer, existing: ExistingNodes, offerings: NamedOfferings, *, bound: bool = False
+    ) -> None:
+        """offerings: of the packer's catalog. bound: each new spot node first asks for the one that its row is bound
+        to.
+        """
         self.bound = bound
         self.packer = packer
         self.catalog = packer.catalog
         self.existing = existing
+        self.offerings = offerings
         self.placed: dict[int, int] = defaultdict(int)
         """Pods placed, by class index."""
         self._pods: dict[int, list[PodSlice]] = defaultdict(list)
         self._row_masks: dict[int, set[int]] = defaultdict(set)
         self._mask: dict[int, Mask] = {}
         self._allowing: dict[tuple[int, Masks, int, int], Bools] = {}
-        self._offerings: dict[tuple[int, bytes, bytes], tuple[PricedOffering, tuple[PricedOffering, ...]]] = {}
         self._requirements: dict[tuple[int, Masks, int], Requirements] = {}
         self._labels: dict[tuple[int, int], FrozenMap[str, str]] = {}
         self._nodes: dict[NodeKey, PlannedNode] = {}
-        self._capacity: dict[int, Floats] = {}
         self._next: dict[int, int] = defaultdict(int)
         """By id of the class, its first pod that is not placed: an exchange splits classes (`workload_items`)."""
         self._assign_pods()
@@ -160,11 +196,8 @@ class Assembler:
 
         used: R, what the row's pods request. cpu: vCPUs, with those that its daemons request.
         """
-        if pool not in self._capacity:
-            # R x offerings of the pool, cheapest first: what an empty node of each holds.
-            self._capacity[pool] = self.catalog.allocatable[:, self.catalog.table.cheapest_first(pool).option_ids]
         holds = self._allowed(option, pool, masks)
-        for capacity, requested in zip(self._capacity[pool], used.tolist(), strict=True):
+        for capacity, requested in zip(self.offerings.capacity(pool), used.tolist(), strict=True):
             if requested > 0:
                 holds = holds & (capacity >= requested)
         positions, surplus = np.flatnonzero(holds), self._surplus(pool, cpu)
@@ -174,19 +207,9 @@ class Assembler:
         return positions[: self.packer.options.max_alternatives]
 
     def _fitting(self, pool: int, positions: Ints, cpu: float) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
-        """Return the offering at the first of these positions and those at the others; equal nodes share the tuple."""
+        """Return the offering at the first of these positions and those at the others, for so many vCPUs requested."""
         surplus = self._surplus(pool, cpu)
-        extra = np.zeros(0) if surplus is None else surplus[positions]
-        key = (pool, positions.tobytes(), extra.tobytes())
-        if key not in self._offerings:
-            table, offered = self.catalog.table, self.catalog.table.cheapest_first(pool)
-            named = zip(offered.option_ids[positions].tolist(), offered.offering_keys[positions].tolist(), strict=True)
-            chosen = [table.offering(option, offering_key) for option, offering_key in named]
-            for place in np.flatnonzero(extra).tolist():
-                chosen[place] = replace(chosen[place], surplus=float(extra[place]))
-            first, *others = chosen
-            self._offerings[key] = first, tuple(others)
-        return self._offerings[key]
+        return self.offerings.at(pool, positions, np.zeros(0) if surplus is None else surplus[positions])
 
     def _allowed(self, option: int, pool: int, masks: Masks) -> Bools:
         """Return for each offering of the pool whether labels and limits let it replace one of the node option."""
