@@ -40,6 +40,12 @@ def test_a_launch_is_unsettled_until_the_state_has_its_node(world: World) -> Non
     assert world.launcher.settle(before) == (), "settled once is settled"
 
 
+def test_a_node_has_the_ttl_of_a_cluster_of_its_size(world: World) -> None:
+    """kube-controller-manager need not add it then."""
+    instance = world.launcher.launch(request())
+    assert world.node(instance.node_name)["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] == "0"
+
+
 def test_a_node_that_its_kubelet_made_first_gets_what_it_lacks(world: World) -> None:
     name = cloud_instance(number=1).node_name
     world.kube.create(NODES, {"metadata": {"name": name, "labels": {"from": "kubelet"}}})

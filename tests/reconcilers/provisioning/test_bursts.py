@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -111,8 +111,8 @@ class Bursts:
             self.loop.reconcile(self.informers.snapshot())
             self.clock.advance(STEP_SECONDS)
 
-    def show_initialized(self) -> list[str]:
-        """Every launched node is Ready and initialized now; their names."""
+    def show_initialized(self, names: Container[str] | None = None) -> list[str]:
+        """Of the launched nodes these, or all, are Ready and initialized now; the names of all."""
         launched = self.informers.snapshot().nodes
         kept: dict[str, dict[str, Any]] = {
             name: {"uid": node.node.uid, "annotations": dict(node.node.annotations), "resourceVersion": "100"}
@@ -121,11 +121,16 @@ class Bursts:
         nodes = []
         for name, node in launched.items():
             room = {"cpu": f"{node.allocatable['cpu']}m", "memory": str(node.allocatable["memory"]), "pods": "29"}
-            status = {"capacity": room, "allocatable": room}
-            labels = {**node.node.labels, "karpenter.sh/initialized": "true"}
+            ready = names is None or name in names
+            status = {"capacity": room, "allocatable": room} if ready else {}
+            labels = {**node.node.labels, **({"karpenter.sh/initialized": "true"} if ready else {})}
             nodes.append(factories.node_object(name=name, labels=labels, status=status, **kept[name]))
         self.show("Node", nodes)
         return list(launched)
+
+    def cores(self, name: str) -> int:
+        """How many pods a launched node takes."""
+        return self.informers.snapshot().nodes[name].allocatable["cpu"] // 1000
 
     def _count(self, requests: Iterable[Any], left: int) -> None:
         """Fill the launched nodes with what is left, the largest first; the others are empty. Then all is gone."""
@@ -348,3 +353,26 @@ def test_a_pod_that_is_bound_once_the_plan_is_made_is_not_told_that_it_gets_no_n
     bursts.show("Pod", [changed(pods[0], spec=bound), pods[2]])
     bursts.loop.reconcile(stale)
     assert told == [("waiting", "FailedScheduling")]
+
+
+def test_room_that_pods_left_is_kept_for_those_whose_places_they_took() -> None:
+    """The nodes of the second plan are Ready first, and kube-scheduler binds the pods of the first plan to them. Those
+    of the second need the first plan's nodes: the third plan is made for more pods, and gives none of these away."""
+    bursts, size = Bursts(), 20
+    pods = [factories.pod_object(name=f"pod-{number:02}") for number in range(3 * size)]
+    bursts.show("Pod", pods[:size])
+    bursts.pass_for(3.0)
+    first = set(bursts.informers.snapshot().nodes)
+    bursts.show("Pod", pods[: 2 * size])
+    bursts.pass_for(3.0)
+    second = bursts.informers.snapshot().nodes.keys() - first
+    assert first
+    assert second
+    bursts.show_initialized(second)
+    places = [name for name in sorted(second) for _ in range(bursts.cores(name))]
+    for number, name in zip(range(size), places, strict=False):
+        pods[number] = changed(pods[number], spec={**pods[number]["spec"], "nodeName": name})
+    bursts.show("Pod", pods)
+    bursts.pass_for(3.0)
+    assert bursts.plans == 3
+    assert sum(map(bursts.cores, bursts.informers.snapshot().nodes)) >= len(pods)
