@@ -160,8 +160,10 @@ class Cluster:
         self.call("PATCH", self._path(resource, name, subresource), body)
 
     def delete(self, resource: Resource, name: str) -> None:
-        """Delete with all dependents, as kubectl does: the API server's own default leaves a Job's pods. Gone already is
-        fine."""
+        """Delete with all dependents, as kubectl does: the API server's own default leaves a Job's pods.
+
+        Gone already is fine.
+        """
         self.call("DELETE", self._path(resource, name) + "?propagationPolicy=Background", missing=True)
 
     def eventually(self, check: Callable[[], T | None], deadline_seconds: float = DEADLINE_SECONDS) -> T:
