@@ -380,7 +380,13 @@ def zones(folder: Path, day: Path | None, draws: int, into: Path) -> None:
     help="Another controller's figures on the same pods (JSON, as --json writes them): also print both columns, ours "
     "with the setting planAheadOwners, and the limit, kube-scheduler with the nodes there beforehand.",
 )
-@click.option("--rounds", default=1, show_default=True, help="Runs, each with its limit: the middle one is shown.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Runs, each with its limit: the middle one is shown.",
+)
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def scale(nodes: int, side: Path | None, rounds: int, json_file: Path | None, into: Path) -> None:

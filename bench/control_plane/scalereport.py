@@ -16,12 +16,12 @@ HEAD = """# Pods that all wait at once, on a real control plane
 are the real ones, EC2 and the kubelets the sandbox's, all on one machine. Other work there (the load) makes the times
 longer, and to a lesser degree the controller's processor time, but not its memory and requests. Pods of 1500m on nodes
 of 16 vCPUs: ten fill one; from launch to Ready a node takes nine seconds, kube-scheduler and kube-controller-manager
-may send 300 requests a second. `--side FILE` prints another controller's figures beside them, ours with the setting
+are limited to 300 requests a second. `--side FILE` prints another controller's figures beside them, ours with setting
 `planAheadOwners`, which needs not wait until all pods are made, and the limit: what kube-scheduler takes for the same
 pods, on the same nodes, without a controller. Where all processes' processor time is about the seconds until the last
 pod is bound times the machine's cores, its processors were busy throughout: the run then takes as long as their work,
-to which joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most. With `--rounds N` it is the middle
-one of N runs, each of which has a limit of its own.
+to which joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most. With `--rounds N` the page shows
+the middle one of N runs, each of which has a limit of its own.
 
 """
 

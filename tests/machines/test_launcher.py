@@ -40,10 +40,14 @@ def test_a_launch_is_unsettled_until_the_state_has_its_node(world: World) -> Non
     assert world.launcher.settle(before) == (), "settled once is settled"
 
 
-def test_a_node_has_the_ttl_of_a_cluster_of_its_size(world: World) -> None:
-    """kube-controller-manager need not add it then."""
+@pytest.mark.parametrize(("under_way", "seconds"), [(1, "0"), (101, "15")])
+def test_a_node_has_the_ttl_of_a_cluster_of_its_size(
+    world: World, monkeypatch: pytest.MonkeyPatch, under_way: int, seconds: str
+) -> None:
+    """Those that are being launched count: kube-controller-manager need not add it then."""
+    monkeypatch.setattr(world.launcher, "under_way", lambda: under_way)
     instance = world.launcher.launch(request())
-    assert world.node(instance.node_name)["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] == "0"
+    assert world.node(instance.node_name)["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] == seconds
 
 
 def test_a_node_that_its_kubelet_made_first_gets_what_it_lacks(world: World) -> None:

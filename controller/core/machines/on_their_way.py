@@ -33,8 +33,9 @@ def names_of(node: Node) -> tuple[str, str]:
 
 
 def without_room(node: StateNode, pods: Iterable[Pod]) -> Iterator[Pod]:
-    """Yield those of the pods for which the node has no room beside what is bound to it, by what it can allocate.
+    """Yield those of the pods for which the node has no room beside what is bound to it.
 
+    Of a resource that is not among its allocatable ones there is taken to be enough: its kubelet may still report it.
     kube-scheduler binds to a node that is Ready whatever waits: pods that were planned for others may be there.
     """
     free = dict(node.allocatable)

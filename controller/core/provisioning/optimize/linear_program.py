@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import highspy
@@ -32,10 +31,6 @@ COSTLY = (
     *(f"mip_heuristic_run_{name}" for name in HEURISTICS),
 )
 """Parts of HiGHS's branch and bound that take longer than they save in programs as small as these."""
-
-
-_SOLVER: ContextVar[highspy.Highs | None] = ContextVar("highs", default=None)
-"""Of each thread. To make one takes as long as to solve a program of ten rows."""
 
 
 class UnsolvedProgramError(ArithmeticError):
@@ -82,7 +77,7 @@ class LinearProgram:
         """Add a column per cost; return their numbers."""
         first = self.column_count
         self._costs.append(costs)
-        self._ceilings.append(_for_each(costs, ceilings))
+        self._ceilings.append(np.broadcast_to(np.asarray(ceilings, dtype=np.float64), costs.shape))
         self.column_count += len(costs)
         return np.arange(first, self.column_count)
 
@@ -96,7 +91,8 @@ class LinearProgram:
 
     def entries(self, rows: Ints, columns: Ints, values: Floats | float) -> None:
         """Set coefficients, one for each pair of row and column; no pair twice."""
-        self._entries.append((rows, columns, _for_each(rows, values)))
+        spread = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
+        self._entries.append((rows, columns, spread))
 
     def matrix(self, rows: Ints, columns: Ints, values: Floats) -> None:
         """Set the coefficients other than 0 of a matrix. Axes of `values`: column × row."""
@@ -172,12 +168,7 @@ class LinearProgram:
         )
 
     def _solver(self) -> highspy.Highs:
-        """Return the thread's solver, without the model, the solution and the options that it had."""
-        solver = _SOLVER.get()
-        if solver is None:
-            solver = highspy.Highs()  # type: ignore[no-untyped-call]
-            _SOLVER.set(solver)
-        solver.clear()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("simplex_iteration_limit", MOST_ITERATIONS)
@@ -207,10 +198,3 @@ class LinearProgram:
             values[order],
             whole,
         )
-
-
-def _for_each(places: Floats | Ints, values: Floats | float) -> Floats:
-    """Return a value for each place, where one may stand for all."""
-    if isinstance(values, np.ndarray) and values.shape == places.shape and values.dtype == np.float64:
-        return values
-    return np.broadcast_to(np.asarray(values, dtype=np.float64), places.shape)

@@ -33,7 +33,7 @@ class NamedOfferings:
     """The offerings that plans name, of one catalog; plans of one solve share them, as they name many of the same."""
 
     def __init__(self, catalog: CompiledCatalog) -> None:
-        self.table = catalog.table
+        self._table = catalog.table
         self._catalog = catalog
         self._capacity: dict[int, Floats] = {}
         self._named: dict[tuple[int, bytes, bytes], tuple[PricedOffering, tuple[PricedOffering, ...]]] = {}
@@ -41,7 +41,7 @@ class NamedOfferings:
     def capacity(self, pool: int) -> Floats:
         """Return what an empty node of each of the pool's offerings holds: R x offerings, cheapest first."""
         if pool not in self._capacity:
-            self._capacity[pool] = self._catalog.allocatable[:, self.table.cheapest_first(pool).option_ids]
+            self._capacity[pool] = self._catalog.allocatable[:, self._table.cheapest_first(pool).option_ids]
         return self._capacity[pool]
 
     def at(self, pool: int, positions: Ints, extra: Floats) -> tuple[PricedOffering, tuple[PricedOffering, ...]]:
@@ -51,9 +51,9 @@ class NamedOfferings:
         """
         key = (pool, positions.tobytes(), extra.tobytes())
         if key not in self._named:
-            offered = self.table.cheapest_first(pool)
+            offered = self._table.cheapest_first(pool)
             named = zip(offered.option_ids[positions].tolist(), offered.offering_keys[positions].tolist(), strict=True)
-            chosen = [self.table.offering(option, offering_key) for option, offering_key in named]
+            chosen = [self._table.offering(option, offering_key) for option, offering_key in named]
             for place in np.flatnonzero(extra).tolist():
                 chosen[place] = replace(chosen[place], surplus=float(extra[place]))
             first, *others = chosen
@@ -71,8 +71,9 @@ class Assembler:
     def __init__(
         self, packer: Packer, existing: ExistingNodes, offerings: NamedOfferings, *, bound: bool = False
     ) -> None:
-        """offerings: of the packer's catalog. bound: each new spot node first asks for the one that its row is bound
-        to.
+        """offerings: those of the packer's catalog.
+
+        bound: each new spot node first asks for the one offering that its row is bound to.
         """
         self.bound = bound
         self.packer = packer
