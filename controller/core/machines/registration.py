@@ -64,6 +64,11 @@ def runs_no_pods_because(node: Node, provisioner: Provisioner, expected: Resourc
     return f"{', '.join(lacking)} not allocatable yet" if lacking else ""
 
 
+def only_initializes(patch: dict[str, Any]) -> bool:
+    """Return whether a patch adds the label `karpenter.sh/initialized`, and nothing else."""
+    return patch == {"metadata": {"labels": {INITIALIZED: "true"}}}
+
+
 def registration_patch(
     node: Node,
     provisioner: Provisioner,

@@ -1,7 +1,11 @@
-"""Registration and initialization: add the metadata that a joined node lacks, and label it once it is initialized."""
+"""Registration and initialization: add the metadata that a joined node lacks, and label it once it is initialized.
+
+While kube-scheduler still binds a burst, the label waits: these writes would make the last pods later.
+"""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from controller.cloud.catalogs import CatalogView
@@ -12,7 +16,7 @@ from controller.core.api.pod import Resources
 from controller.core.api.provisioner import Provisioner
 from controller.core.machines.cluster_proof import GOING
 from controller.core.machines.node_documents import node_document
-from controller.core.machines.registration import needs_instance, registration_patch
+from controller.core.machines.registration import needs_instance, only_initializes, registration_patch
 from controller.core.state.snapshot import Snapshot, StateNode
 from controller.errors import CloudError, ConflictError, KubeError, NotFoundError
 from controller.kube.resources import NODES
@@ -21,11 +25,18 @@ from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 CATALOG_RETRY_SECONDS = 5.0
 WORKERS = 8
 """Nodes written at once: with one after the other, 500 nodes of a burst took most of a minute at 100 ms a request."""
+MANY_PODS = 100
+"""The label waits while as many pods wait for their plan or their binding: kube-scheduler binds as many in a second."""
+LABEL_SECONDS = 30.0
+"""The longest that the label of one node waits."""
 UNSEEN: dict[str, Any] = {}
 """In place of a document: the cloud does not list the instance (yet)."""
 ENDING: dict[str, Any] = {}
 """In place of a document: the instance terminates, or did. Its kubelet made the Node anew after its removal; with our
 finalizer it would have to be drained again."""
+
+Due = tuple[StateNode, dict[str, Any] | None]
+"""A node, and what is to be written; None: the cloud is to be asked first."""
 
 
 class RegistrationReconciler(ContextReconciler):
@@ -37,6 +48,9 @@ class RegistrationReconciler(ContextReconciler):
         super().__init__(context)
         self._complete: dict[str, tuple[str, str]] = {}
         """Of nodes that lacked nothing and are initialized or not Ready, by uid: version, and Provisioner's uid."""
+        self._label_due: dict[str, float] = {}
+        """When a node that lacks the label alone gets it at the latest, by uid."""
+        self._planning = context.planning
         self._executor = context.executors.executor("initialize", WORKERS)
 
     def _pass(self, snapshot: Snapshot) -> float:
@@ -49,9 +63,29 @@ class RegistrationReconciler(ContextReconciler):
         view = self._catalogs.view(snapshot, starting) if starting else CatalogView()
         ready = [node for node in owned if self._items.ready(node.node.uid)]
         due = [(node, patch) for node in ready if (patch := self._lacks(node, snapshot, view)) != {}]
+        due, label_seconds = self._without_labels_that_wait(due, snapshot)
         list(self._executor.map(lambda each: self._update(each[0].node, _owner(each[0], snapshot), view, each[1]), due))
         waiting_for_catalog = any(name not in view.types for name in starting)
-        return min(self._items.next_try_seconds(), CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf"))
+        catalog_seconds = CATALOG_RETRY_SECONDS if waiting_for_catalog else float("inf")
+        return min(self._items.next_try_seconds(), catalog_seconds, label_seconds)
+
+    def _without_labels_that_wait(self, due: list[Due], snapshot: Snapshot) -> tuple[list[Due], float]:
+        """Return those that are written now, and the seconds until the first label may wait no longer."""
+        if not self._many_are_bound(snapshot):
+            self._label_due.clear()
+            return due, float("inf")
+        now = self._clock.monotonic()
+        last = {node.node.uid: now + LABEL_SECONDS for node, patch in due if patch and only_initializes(patch)}
+        self._label_due = {uid: self._label_due.get(uid, at) for uid, at in last.items()}
+        waiting = {uid: at - now for uid, at in self._label_due.items() if at > now}
+        return [each for each in due if each[0].node.uid not in waiting], min(waiting.values(), default=float("inf"))
+
+    def _many_are_bound(self, snapshot: Snapshot) -> bool:
+        """Return whether many pods wait for their binding: planned ones, and any while plans or launches go on."""
+        planning = self._planning
+        more = planning.unplanned or planning.launching
+        waiting = islice((pod for pod in snapshot.unbound if more or pod.uid in planning.expected), MANY_PODS)
+        return sum(1 for _ in waiting) == MANY_PODS
 
     def _lacks(self, node: StateNode, snapshot: Snapshot, view: CatalogView) -> dict[str, Any] | None:
         """What is to be written; None: the cloud is to be asked first. A node that lacks nothing is forgotten."""

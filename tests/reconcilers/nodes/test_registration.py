@@ -9,10 +9,12 @@ import pytest
 
 from controller.core.api.labels import CAPACITY_TYPE, INITIALIZED, PROVISIONER_NAME, TERMINATION_FINALIZER
 from controller.core.machines.node_documents import LAUNCH_TOKEN, node_document
+from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.state.snapshot import Snapshot
 from controller.errors import CloudError
 from controller.kube.resources import NODES
-from controller.reconcilers.nodes.registration_reconciler import RegistrationReconciler
+from controller.reconcilers.nodes import registration_reconciler
+from controller.reconcilers.nodes.registration_reconciler import LABEL_SECONDS, RegistrationReconciler
 from tests import factories
 from tests.core.instances import cloud_instance
 from tests.reconcilers.cloud import MemoryCloud
@@ -29,7 +31,8 @@ def initialized(name: str) -> Any:
 
 def launched(world: World, *, instance_type: str = "m5.large", number: int = 1) -> str:
     """A node as a launch leaves it; its name."""
-    instance = world.cloud.add(cloud_instance(instance_type=instance_type, number=number))
+    tags = {LAUNCH_TOKEN: f"token-{number}"}
+    instance = world.cloud.add(cloud_instance(instance_type=instance_type, number=number, tags=tags))
     provisioner = world.informers.snapshot().provisioners["default"]
     world.add_node(node_document(instance, provisioner), ready=False)
     return instance.node_name
@@ -179,3 +182,67 @@ def test_a_node_that_its_kubelet_makes_anew_while_its_instance_ends_is_not_adopt
     metadata = world.node(instance.node_name)["metadata"]
     assert "finalizers" not in metadata
     assert metadata["labels"] == labels
+
+
+def expect_pods(world: World, number: int) -> None:
+    """Pods that were planned for, and that kube-scheduler has not bound yet."""
+    pods = [world.add_pod(f"pod-{each}") for each in range(number)]
+    world.context.planning.expected = {
+        pod["metadata"]["uid"]: ExpectedPod(("default", pod["metadata"]["name"]), "node") for pod in pods
+    }
+
+
+def test_the_label_waits_while_kube_scheduler_binds_a_burst(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 3)
+    world.add_provisioner()
+    name = launched(world)
+    expect_pods(world, 3)
+    world.come_up(name)
+    loop = reconciler(world)
+    assert not some_passes(world, loop).nodes[name].initialized
+    world.kill_pod("pod-0")
+    world.passes(loop, initialized(name))
+
+
+def test_the_label_waits_for_pods_without_a_plan_while_plans_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it does not wait for them: perhaps no node can ever take them."""
+    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
+    world.add_provisioner()
+    name = launched(world)
+    world.add_pod("pod")
+    world.come_up(name)
+    loop = reconciler(world)
+    world.context.planning.unplanned = True
+    assert not some_passes(world, loop).nodes[name].initialized
+    world.context.planning.unplanned = False
+    world.passes(loop, initialized(name))
+
+
+def test_the_label_waits_for_half_a_minute_at_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
+    world.add_provisioner()
+    name = launched(world)
+    expect_pods(world, 1)
+    world.come_up(name)
+    loop = reconciler(world)
+    assert loop.reconcile(world.caught_up()) <= LABEL_SECONDS, "a pass is due by then though nothing changes"
+    world.clock.ahead_seconds += LABEL_SECONDS - 5.0
+    assert not some_passes(world, loop).nodes[name].initialized
+    world.clock.ahead_seconds += 5.0
+    world.passes(loop, initialized(name))
+
+
+def test_what_a_node_lacks_beside_the_label_is_written_during_a_burst(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the finalizer its instance would outlive it."""
+    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
+    world.add_provisioner()
+    name = launched(world)
+    world.kube.patch(NODES, name, {"metadata": {"finalizers": None}})
+    expect_pods(world, 1)
+    world.come_up(name)
+    node = some_passes(world, reconciler(world)).nodes[name].node
+    assert TERMINATION_FINALIZER in node.finalizers
