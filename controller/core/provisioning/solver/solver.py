@@ -21,9 +21,10 @@ from controller.core.provisioning.plan import (
     SolveOptions,
     UnplacedPod,
 )
-from controller.core.provisioning.solver.assembly import Assembler, NamedOfferings
+from controller.core.provisioning.solver.assembly import Assembler
 from controller.core.provisioning.solver.commitments import within_commitments
 from controller.core.provisioning.solver.compiled_problem import CompiledProblem, compile_problem
+from controller.core.provisioning.solver.new_nodes import NewNodes
 from controller.core.provisioning.solver.pool_sharing import MOST_PREMIUM, Standing, expected_cost, share_pools
 from controller.core.provisioning.solver.reasons import Partners, Question, Reasons, topology_reason
 from controller.core.provisioning.solver.replica_exchange import Funds, pack_apart
@@ -59,7 +60,7 @@ class Solver:
         self.effort = effort
         self.options = compiled.options
         self.masks = compiled.masks
-        self._offerings = NamedOfferings(compiled.masks.catalog)
+        self._nodes = NewNodes(compiled.masks, compiled.limits(), compiled.options)
 
     def solve(self) -> SchedulingPlan:
         """Return the best of first plans (in other styles if one leaves pods out) and of the refined plan."""
@@ -245,7 +246,7 @@ class Solver:
         return float(sum(node.offering.cost * premium[node.provisioner] for node in plan.new_nodes))
 
     def _plan(self, rounds: Rounds, *, bound: bool = False) -> SchedulingPlan:
-        assembler = Assembler(rounds.packer, self.masks.existing, self._offerings, bound=bound)
+        assembler = Assembler(rounds.packer, self.masks.existing, self._nodes, bound=bound)
         unplaced = {key: UnplacedPod(key, reason) for key, reason in self.compiled.unreadable.items()}
         for one in rounds.progress:
             placed = assembler.placed.get(one.pod_class.index, 0)

@@ -32,7 +32,7 @@ from controller.core.provisioning.optimize.build import Bin, Packing
 from controller.core.provisioning.optimize.fill import SLACK, FillStrategy, OpenBins, Supply, fill
 from controller.core.provisioning.optimize.pair_repacking import PairRepacking
 from controller.core.provisioning.optimize.patterns.bin_counts import CLOSE, BinCounts, Work
-from controller.core.provisioning.optimize.patterns.pattern_dive import Rest, dives
+from controller.core.provisioning.optimize.patterns.pattern_dive import PatternCover, Rest, dives
 from controller.core.provisioning.optimize.patterns.pattern_search import Patterns, PatternSearch
 from controller.core.provisioning.optimize.patterns.pricing import NO_WORTH, Priced, PricedBins, Question, price
 from controller.core.provisioning.optimize.work_budget import WorkBudget
@@ -60,19 +60,21 @@ class Effort:
     items: item types up to which a problem is small; with more, packings are not searched through. rounds: of
     column generation with branch and bound, for small problems and for others. priced: states of the branch and bound
     that finds patterns. patterns: the most in a search. searches: for each, the states of the branch and bound that
-    lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins.
+    lists its patterns, and the pairs of state and pattern in each step. counting: work on the numbers of bins,
+    into which units are packed if there are no more pods than `packed`: of more, few are then proven to be optimal.
 
     listed: of an integer program among all patterns within the gap, how many these are, its branches, and the states of
     the branch and bound that lists them. thorough: it is solved of every problem that is not proven, and not only where
     limits forbid the cheapest packing. near: part of the bound within which a plan's cost is near enough to it.
     """
 
-    rounds: tuple[int, int] = (6, 4)
+    rounds: tuple[int, int] = (5, 3)
     items: int = 16
     priced: int = 200
     patterns: int = 1_500
     searches: tuple[tuple[int, int], ...] = ((2_000, 100_000),)
     counting: Work = COUNTING
+    packed: int = 25
     listed: tuple[int, int, int] = (300, 20, 2_000)
     thorough: bool = False
     near: float = 1e-3
@@ -136,6 +138,7 @@ class ColumnGeneration:
         self.effort = effort
         self.few = len(problem.counts) <= effort.items
         self.wholes = wholes
+        self.pods = sum(int(states[0].sum()) for states in wholes)
         self.most = most
         self.groups: BinGroups = find_bins(problem, most, by_load.base)
         self.types = self.groups.types
@@ -153,6 +156,9 @@ class ColumnGeneration:
         self.units: Floats = np.zeros((0, len(problem.counts)))
         self.group: Ints = np.zeros(0, dtype=np.int64)
         self._known: set[bytes] = set()
+        self._cover: PatternCover | None = None
+        """The linear program over the first `_covered` patterns."""
+        self._covered = 0
         self.duals = _Duals(0.0, np.zeros(len(problem.counts)), self.bins.charge)
 
     def searched(self) -> Searched:
@@ -179,7 +185,8 @@ class ColumnGeneration:
         """Return the best bound and packing that numbers of bins give, where `best` is what is known."""
         if not self.duals.worth.any():
             return best
-        work = self.effort.counting if self.few else replace(self.effort.counting, packings=0)
+        packs = self.few and self.pods <= self.effort.packed
+        work = self.effort.counting if packs else replace(self.effort.counting, packings=0)
         counts = BinCounts(self.problem, self.groups, self.bins, self.wholes, work)
         gap = best.cost - self.duals.least
         counted = counts.solved(
@@ -237,8 +244,12 @@ class ColumnGeneration:
     def _relaxed(self) -> tuple[float, Floats, Floats, Floats]:
         """Return the linear program's optimum ($/hour), the worth of units (D), the charge for bins (G), and $/hour of
         each unit that they take of a limit, which the charge includes."""
-        cover = self.everything.covered(self.units, self.group)
-        solution = cover.program.solve(presolve=False)
+        if self._cover is None:
+            self._cover = self.everything.covered(self.units, self.group)
+        else:
+            self.everything.add(self._cover, self.units[self._covered :], self.group[self._covered :])
+        cover, self._covered = self._cover, len(self.units)
+        solution = cover.program.solve_again()
         limit_prices = np.maximum(-solution.duals[cover.limited], 0.0)
         charge = self.bins.charge + self.groups.takes @ limit_prices
         charge[self.types :] -= solution.duals[cover.available]

@@ -18,7 +18,7 @@ from controller.core.provisioning.optimize.bin_groups import (
     use_existing_once,
 )
 from controller.core.provisioning.optimize.build import Bin, Packing
-from controller.core.provisioning.optimize.linear_program import WHOLE, LinearProgram
+from controller.core.provisioning.optimize.linear_program import INFINITY, WHOLE, LinearProgram
 from controller.core.provisioning.resource_space import Floats, Ints
 
 
@@ -65,6 +65,14 @@ class Rest:
         limited = keep_within_limits(program, used, self.groups.takes[group], self.limits)
         return PatternCover(program, used, choices, cover, available, limited)
 
+    def add(self, cover: PatternCover, units: Floats, group: Ints) -> None:
+        """Add patterns to the program."""
+        program, existing = cover.program, np.flatnonzero(group >= self.groups.types)
+        used = program.columns(self.cost(units, group))
+        program.matrix(cover.cover, used, units)
+        program.entries(cover.available[group[existing] - self.groups.types], used[existing], 1.0)
+        program.matrix(cover.limited, used, self.groups.takes[group])
+
     def chosen(self, cover: PatternCover, values: Floats) -> Ints:
         """Return the units (D) of the end states that a solution uses most, one of each part."""
         states = (each[np.argmax(values[own])] for each, own in zip(self.wholes, cover.choices, strict=True))
@@ -79,52 +87,44 @@ def dives(rest: Rest, units: Floats, group: Ints, turns: Sequence[Sequence[int]]
     takes = rest.groups.takes[group]
     within = ((takes <= rest.limits) | (takes <= 0)).all(axis=1)
     units, group = units[within], group[within]
-    cover = rest.covered(units, group)
-    values = cover.program.solve(presolve=False).values
     if any(len(states) > 1 for states in rest.wholes):
-        rest = replace(rest, wholes=[rest.chosen(cover, values)[None]])
         cover = rest.covered(units, group)
         values = cover.program.solve(presolve=False).values
-    dive = _Dive(rest, units, group, values[cover.used])
+        rest = replace(rest, wholes=[rest.chosen(cover, values)[None]])
+    dive = _Dive(rest, units, group)
     for each in turns:
         packing = dive.run(each)
         if packing is not None:
             yield packing
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What a dive has left: P patterns (units P x D, group P) and how often the program uses each (P)."""
-
-    units: Floats
-    group: Ints
-    used: Floats
-
-
 class _Dive:
-    """Dives through the program over the only end state. units, group: its patterns; used: how often it uses each."""
+    """Dives through the program over the only end state. units, group: its patterns (P x D, P)."""
 
-    def __init__(self, rest: Rest, units: Floats, group: Ints, used: Floats) -> None:
-        self.rest = rest
-        self.first = _Left(units, group, used)
+    def __init__(self, rest: Rest, units: Floats, group: Ints) -> None:
+        self.rest, self.units, self.group = rest, units, group
+        self.takes = rest.groups.takes[group]
         self.asked: Floats = np.sum([states[0] for states in rest.wholes], axis=0).astype(np.float64)
-        self._known: dict[tuple[bytes, bytes, bytes], _Left] = {}
-        """By what is left of units, bins and limits: dives often come to the same."""
+        self.cover = rest.covered(units, group)
+        self.first: Floats = self.cover.program.solve_again().values[self.cover.used]
+        self._known: dict[tuple[bytes, bytes, bytes], Floats] = {}
+        """By what is left of units, bins and limits how often the program uses each pattern (P): dives often come to
+        the same."""
 
     def run(self, turns: Sequence[int]) -> Packing | None:
         """Return a whole packing; None where the patterns do not come to one."""
-        rest, left, now = self.rest, self.asked, self.first
+        rest, left, used = self.rest, self.asked, self.first
         available, limits, rows = rest.available.copy(), rest.limits, [list(rows) for rows in rest.groups.numbers]
         bins, step = list[Bin](), 0
-        while len(now.group):
-            whole = np.flatnonzero(now.used >= 1.0 - WHOLE)
+        while (used >= 0).any():
+            whole = np.flatnonzero(used >= 1.0 - WHOLE)
             if not len(whole):
-                order = np.argsort(-now.used, kind="stable")
-                turn = turns[step] if step < len(turns) and len(order) > turns[step] else 0
+                order = np.argsort(-used, kind="stable")
+                turn = turns[step] if step < len(turns) and (used >= 0).sum() > turns[step] else 0
                 whole, step = order[turn : turn + 1], step + 1
-            times = np.maximum(1, np.floor(now.used[whole] + WHOLE)).astype(np.int64)
+            times = np.maximum(1, np.floor(used[whole] + WHOLE)).astype(np.int64)
             for place in np.repeat(whole, times).tolist():
-                taken, number = np.minimum(now.units[place], left), int(now.group[place])
+                taken, number = np.minimum(self.units[place], left), int(self.group[place])
                 if taken.any():
                     existing = number >= rest.groups.types
                     bins.append(Bin(existing, rows[number].pop() if existing else rows[number][0], taken))
@@ -132,18 +132,20 @@ class _Dive:
                     limits = limits - rest.groups.takes[number]
             if not left.any():
                 return Packing(bins, left)
-            now = self._solved(now, left, available, limits)
+            used = self._solved(left, available, limits)
         return None
 
-    def _solved(self, before: _Left, left: Floats, available: Floats, limits: Floats) -> _Left:
-        """Solve the program for these units (D), bins (G) and limits (L), by the patterns that were of use before."""
+    def _solved(self, left: Floats, available: Floats, limits: Floats) -> Floats:
+        """Solve the program for these units (D), bins (G) and limits (L); -1 for patterns that are of no use then."""
         key = left.tobytes(), available.tobytes(), limits.tobytes()
         if key not in self._known:
-            takes, units = self.rest.groups.takes[before.group], np.minimum(before.units, left)
-            usable = units.any(axis=1) & (available[before.group] >= 1)
-            usable &= ((takes <= limits) | (takes <= 0)).all(axis=1)
-            units, group = units[usable], before.group[usable]
-            now = replace(self.rest, wholes=[left[None].astype(np.int64)], available=available, limits=limits)
-            cover = now.covered(units, group)
-            self._known[key] = _Left(units, group, cover.program.solve(presolve=False).values[cover.used])
+            usable = (self.units * left).any(axis=1) & (available[self.group] >= 1)
+            usable &= ((self.takes <= limits) | (self.takes <= 0)).all(axis=1)
+            cover, program, types = self.cover, self.cover.program, self.rest.groups.types
+            program.limit(cover.used, np.where(usable, INFINITY, 0.0))
+            # The end state is still chosen: its units are asked for, less those that are packed.
+            program.bound(cover.cover, left - self.asked, np.full(len(left), INFINITY))
+            program.bound(cover.available, np.full(len(cover.available), -INFINITY), available[types:])
+            program.bound(cover.limited, np.full(len(cover.limited), -INFINITY), np.maximum(limits, 0.0))
+            self._known[key] = np.where(usable, program.solve_again().values[cover.used], -1.0)
         return self._known[key]
