@@ -26,7 +26,7 @@ from controller.core.api.pod import Pod
 from controller.core.api.provisioner import Provisioner
 from controller.core.api.timestamps import parse_time
 from controller.core.scheduling.taints import tolerates
-from controller.core.state.snapshot import Snapshot, StateNode
+from controller.core.state.snapshot import Snapshot
 
 STUCK_TERMINATING_SECONDS = 60.0
 """A pod counts as stuck this long after metadata.deletionTimestamp, which includes the grace period (as in v0.27)."""
@@ -39,6 +39,10 @@ LAST_CALL_SECONDS = 60.0
 """Before the deadline: from then on tiers do not wait for each other."""
 BROKEN_DRAIN_SECONDS = 900.0
 """How long a node that is not Ready may drain (EKS node auto repair: 15 min)."""
+SIZE_STEP = 4.0
+"""Pods of about one size, which are evicted together, are less than this many times as large as each other."""
+NO_SIZE = 1e-6
+"""Share of the largest pod's below which pods count as equally small."""
 SPARE_SECONDS = 5.0
 """Between the end of a pod's grace period and the deadline."""
 
@@ -112,10 +116,18 @@ def next_step(pods: Iterable[Pod], now: float, until: float | None = None) -> Dr
     return DrainStep(tuple(pod for pod in staying if _tier(pod) <= tier and pod not in must), waiting, must)
 
 
-def largest_pods_first(nodes: Sequence[StateNode]) -> list[StateNode]:
-    """Sort nodes that drain by their largest pods, as `next_step` does the pods of each."""
-    turn = {pod.uid: at for at, pod in enumerate(_largest_first([pod for node in nodes for pod in node.pods]))}
-    return sorted(nodes, key=lambda node: min((turn[pod.uid] for pod in node.pods), default=len(turn)))
+def first_wave(pods: Sequence[Pod]) -> frozenset[str]:
+    """Return the uids of those that are to be evicted first of all pods that leaving nodes would evict now.
+
+    kube-scheduler places what is made anew in the order in which it is made, and spreads it over all nodes: of what
+    comes later, some finds no room. So large pods go before pods of less than a fourth of their size, from whichever
+    node, and those that only some nodes may take before the others of their size.
+    """
+    shares = _shares(pods)
+    most = max(shares.values(), default=0.0)
+    waves = {pod.uid: (_size_class(most, shares[id(pod.spec)]), not _only_some_nodes(pod)) for pod in pods}
+    first = min(waves.values(), default=None)
+    return frozenset(uid for uid, wave in waves.items() if wave == first)
 
 
 def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -135,16 +147,29 @@ def holds(pod: Pod, now: float) -> bool:
 
 
 def _largest_first(pods: Sequence[Pod]) -> tuple[Pod, ...]:
-    """Sort pods by the largest share that they have of what all of these request of a resource."""
+    shares = _shares(pods)
+    return tuple(sorted(pods, key=lambda pod: (-shares[id(pod.spec)], pod.key)))
+
+
+def _shares(pods: Sequence[Pod]) -> dict[int, float]:
+    """Return, by id of the spec, the largest share that a pod has of what all of these request of a resource."""
     specs = {id(pod.spec): pod.spec for pod in pods}  # equal pods share theirs
     totals = Counter[str]()
     for key, count in Counter(id(pod.spec) for pod in pods).items():
         totals.update({name: amount * count for name, amount in specs[key].requests.items()})
-    shares = {
+    return {
         key: max((n / totals[name] for name, n in spec.requests.items() if n > 0 and name != "pods"), default=0.0)
         for key, spec in specs.items()
     }
-    return tuple(sorted(pods, key=lambda pod: (-shares[id(pod.spec)], pod.key)))
+
+
+def _size_class(most: float, share: float) -> int:
+    """Return how many times a share has to be multiplied by SIZE_STEP to come to the largest, rounded down."""
+    return int(math.log(most / max(share, most * NO_SIZE), SIZE_STEP)) if most > 0 else 0
+
+
+def _only_some_nodes(pod: Pod) -> bool:
+    return bool(pod.spec.node_selector) or pod.spec.required_node_affinity is not None
 
 
 def _tier(pod: Pod) -> int:

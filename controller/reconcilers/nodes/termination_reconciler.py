@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME
@@ -19,9 +20,9 @@ from controller.core.machines.draining import (
     attached,
     cordon,
     deadline,
+    first_wave,
     grace_period_seconds,
     holds,
-    largest_pods_first,
     next_step,
 )
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -106,6 +107,8 @@ class _PassState:
 
     snapshot: Snapshot
     attachments: Attachments
+    wave: frozenset[str]
+    """The uids of the pods that are evicted in this pass, from nodes without a deadline."""
 
 
 class TerminationReconciler(ContextReconciler):
@@ -138,13 +141,19 @@ class TerminationReconciler(ContextReconciler):
         if not leaving:
             return IDLE_SECONDS
         self._under_way = {uid: step for uid, step in self._under_way.items() if not step.done()}
-        state = _PassState(snapshot, Attachments(self._kube))
-        for node in largest_pods_first(leaving):
+        state = _PassState(snapshot, Attachments(self._kube), self._wave(leaving))
+        for node in leaving:
             uid = node.node.uid
             if uid not in self._under_way and self._items.ready(uid):
                 self._under_way[uid] = self._executor.submit(self._step_safely, node, state)
         self._executor.wait(self._under_way.values(), self._times.pass_seconds)
         return self._times.poll_seconds
+
+    def _wave(self, leaving: Sequence[StateNode]) -> frozenset[str]:
+        """Return the uids of the pods that are to be evicted before others; those in back-off hold up nobody."""
+        now = self._clock.now()
+        next_ones = chain.from_iterable(next_step(node.pods, now).evict for node in leaving)
+        return first_wave([pod for pod in next_ones if self._evictions.ready(pod.uid)])
 
     def _step_safely(self, node: StateNode, state: _PassState) -> None:
         try:
@@ -172,7 +181,8 @@ class TerminationReconciler(ContextReconciler):
                 self._release(departure)
                 return
             for pod in step.evict:
-                self._evict(node.node, pod, until)
+                if until is not None or pod.uid in state.wave:
+                    self._evict(node.node, pod, until)
             for pod in step.delete:
                 self._delete(node.node, pod, until)
             return

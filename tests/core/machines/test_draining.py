@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.core.api.frozen import FrozenMap
@@ -11,11 +13,10 @@ from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.machines.draining import (
     DEADLINE_ANNOTATION,
     deadline,
+    first_wave,
     grace_period_seconds,
-    largest_pods_first,
     next_step,
 )
-from controller.core.state.snapshot import StateNode
 from tests import factories
 
 NOW = 1_700_000_000.0
@@ -65,13 +66,33 @@ def test_the_largest_pods_are_evicted_first() -> None:
     assert names(next_step(pods, NOW).evict) == ["c", "b", "d", "a"]
 
 
-def test_of_several_nodes_the_one_with_the_largest_pod_comes_first() -> None:
-    def draining(name: str, *cpus: str) -> StateNode:
-        pods = [factories.running_pod(node=name, requests={"cpu": cpu}) for cpu in cpus]
-        return factories.state_node(node=factories.node(name=name), pods=pods)
+def sized(name: str, cpu: str, **fields: Any) -> Pod:
+    return factories.running_pod(node="node", name=name, requests={"cpu": cpu}, **fields)
 
-    nodes = [draining("empty"), draining("many", "1", "1", "1"), draining("one", "100m", "2")]
-    assert [node.name for node in largest_pods_first(nodes)] == ["one", "many", "empty"]
+
+def first(*pods: Pod) -> set[str]:
+    uids = first_wave(pods)
+    return {pod.name for pod in pods if pod.uid in uids}
+
+
+def test_large_pods_of_all_leaving_nodes_are_evicted_before_small_ones() -> None:
+    """What is less than a fourth of the largest waits: it would take the room that the large ones need."""
+    pods = [sized("largest", "4"), sized("large", "1100m"), sized("small", "900m"), sized("tiny", "50m")]
+    assert first(*pods) == {"largest", "large"}
+    assert first(*pods[2:]) == {"small"}
+    assert first(*pods[3:]) == {"tiny"}
+    assert first() == set()
+
+
+def test_pods_that_only_some_nodes_may_take_are_evicted_before_others_of_their_size() -> None:
+    spot = sized("spot", "1", node_selector={"karpenter.sh/capacity-type": "spot"})
+    pods = [sized("any", "3"), spot, sized("small", "100m", node_selector={"kubernetes.io/arch": "arm64"})]
+    assert first(*pods) == {"spot"}
+    assert first(pods[0], pods[2]) == {"any"}
+
+
+def test_pods_that_request_nothing_are_evicted_together() -> None:
+    assert first(*(factories.running_pod(node="node", name=name, requests={}) for name in "ab")) == {"a", "b"}
 
 
 def test_the_next_tier_waits_for_terminating_pods_of_this_one() -> None:
