@@ -33,7 +33,7 @@ HOPELESS = 1.4
 """Times what new nodes may cost at most: a packing of few units that costs more is neither repacked pair by pair nor
 divided anew, as that would not make it cheap enough."""
 MOST_SIZE_OF_FEW = 250
-"""Columns of the program of divisions of few units: a larger one takes longer than all of their plan."""
+"""Columns of the program of divisions of few units: of larger ones whole nodes were never cheap enough."""
 WORK = (0.3, 0.1, 0.1, 0.1)
 """Work of each packing for each second of the budget, see `WorkBudget`: mostly the first is the last."""
 
