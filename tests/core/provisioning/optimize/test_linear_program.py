@@ -1,4 +1,4 @@
-"""Programs that HiGHS does not solve raise, and do not go on for ever."""
+"""Programs that HiGHS does not solve raise, and do not go on for ever; programs that are solved again are solved."""
 
 from __future__ import annotations
 
@@ -31,3 +31,37 @@ def test_a_program_without_an_optimum_raises() -> None:
     unbounded.entries(unbounded.rows(np.array([0.0]), np.array([INFINITY])), columns, 1.0)
     with pytest.raises(UnsolvedProgramError):
         unbounded.solve()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_program_that_is_solved_again_has_the_optimum_of_a_new_one(seed: int) -> None:
+    """Whether it got more columns, other bounds of its rows, or other ceilings of its columns."""
+    chance = np.random.default_rng(seed)
+    costs, matrix = chance.uniform(1.0, 2.0, 12), chance.integers(0, 3, (12, 5)).astype(np.float64)
+    matrix[:5] += np.eye(5)  # so that there is an optimum
+    counts, ceilings = chance.integers(1, 9, 5).astype(np.float64), np.full(12, INFINITY)
+    again = LinearProgram()
+    rows = again.rows(counts, np.full(5, INFINITY))
+    columns = again.columns(costs[:6])
+    again.matrix(rows, columns, matrix[:6])
+
+    def check(number: int) -> None:
+        new = LinearProgram()
+        new.matrix(
+            new.rows(counts, np.full(5, INFINITY)), new.columns(costs[:number], ceilings[:number]), matrix[:number]
+        )
+        expected, found = new.solve(presolve=False), again.solve_again()
+        assert found.objective == pytest.approx(expected.objective)
+        assert costs[:number] @ found.values == pytest.approx(expected.objective)
+        assert (found.values @ matrix[:number] >= counts - 1e-6).all()
+        assert (found.values <= ceilings[:number] + 1e-6).all()
+
+    check(6)
+    again.matrix(rows, again.columns(costs[6:]), matrix[6:])
+    check(12)
+    counts = chance.integers(1, 9, 5).astype(np.float64)
+    again.bound(rows, counts, np.full(5, INFINITY))
+    check(12)
+    ceilings[chance.integers(5, 12, 3)] = 0.0
+    again.limit(np.arange(12), ceilings)
+    check(12)
