@@ -71,7 +71,7 @@ class RegistrationReconciler(ContextReconciler):
 
     def _without_labels_that_wait(self, due: list[Due], snapshot: Snapshot) -> tuple[list[Due], float]:
         """Return those that are written now, and the seconds until the first label may wait no longer."""
-        if not self._many_are_bound(snapshot):
+        if not self._many_wait(snapshot):
             self._label_due.clear()
             return due, float("inf")
         now = self._clock.monotonic()
@@ -80,8 +80,8 @@ class RegistrationReconciler(ContextReconciler):
         waiting = {uid: at - now for uid, at in self._label_due.items() if at > now}
         return [each for each in due if each[0].node.uid not in waiting], min(waiting.values(), default=float("inf"))
 
-    def _many_are_bound(self, snapshot: Snapshot) -> bool:
-        """Return whether many pods wait for their binding: planned ones, and any while plans or launches go on."""
+    def _many_wait(self, snapshot: Snapshot) -> bool:
+        """Return whether many pods wait: planned ones, and any while plans or launches go on."""
         planning = self._planning
         more = planning.unplanned or planning.launching
         waiting = islice((pod for pod in snapshot.unbound if more or pod.uid in planning.expected), MANY_PODS)

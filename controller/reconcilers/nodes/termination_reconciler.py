@@ -141,18 +141,20 @@ class TerminationReconciler(ContextReconciler):
         if not leaving:
             return IDLE_SECONDS
         self._under_way = {uid: step for uid, step in self._under_way.items() if not step.done()}
-        state = _PassState(snapshot, Attachments(self._kube), self._wave(leaving))
-        for node in leaving:
-            uid = node.node.uid
-            if uid not in self._under_way and self._items.ready(uid):
-                self._under_way[uid] = self._executor.submit(self._step_safely, node, state)
+        due = [each for each in leaving if each.node.uid not in self._under_way and self._items.ready(each.node.uid)]
+        state = _PassState(snapshot, Attachments(self._kube), self._wave(due))
+        for node in due:
+            self._under_way[node.node.uid] = self._executor.submit(self._step_safely, node, state)
         self._executor.wait(self._under_way.values(), self._times.pass_seconds)
         return self._times.poll_seconds
 
-    def _wave(self, leaving: Sequence[StateNode]) -> frozenset[str]:
-        """Return the uids of the pods that are to be evicted before others; those in back-off hold up nobody."""
+    def _wave(self, nodes: Sequence[StateNode]) -> frozenset[str]:
+        """Return the uids of the pods that are to be evicted before others; those in back-off hold up nobody.
+
+        nodes: those whose steps are taken now, as what cannot be evicted now holds up nobody either.
+        """
         now = self._clock.now()
-        next_ones = chain.from_iterable(next_step(node.pods, now).evict for node in leaving)
+        next_ones = chain.from_iterable(next_step(node.pods, now).evict for node in nodes)
         return first_wave([pod for pod in next_ones if self._evictions.ready(pod.uid)])
 
     def _step_safely(self, node: StateNode, state: _PassState) -> None:

@@ -181,7 +181,11 @@ class LinearProgram:
             if more:
                 self._add_columns(self._solver)
         self._sent_columns, self._sent_entries = self.column_count, len(self._entries)
-        return self._run(self._solver)
+        try:
+            return self._run(self._solver)
+        except UnsolvedProgramError:
+            self._solver.clearSolver()  # the last basis may be what misled it
+            return self._run(self._solver)
 
     def bound(self, rows: Ints, lower: Floats, upper: Floats) -> None:
         """Change bounds of rows of a program that is solved again."""
