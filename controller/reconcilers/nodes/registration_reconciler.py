@@ -27,7 +27,7 @@ WORKERS = 8
 """Nodes written at once: with one after the other, 500 nodes of a burst took most of a minute at 100 ms a request."""
 MANY_PODS = 100
 """The label waits while as many pods wait for their plan or their binding: kube-scheduler binds as many in a second."""
-LABEL_SECONDS = 30.0
+LABEL_SECONDS = 60.0
 """The longest that the label of one node waits."""
 UNSEEN: dict[str, Any] = {}
 """In place of a document: the cloud does not list the instance (yet)."""

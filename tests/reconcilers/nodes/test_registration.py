@@ -220,7 +220,7 @@ def test_the_label_waits_for_pods_without_a_plan_while_plans_go_on(
     world.passes(loop, initialized(name))
 
 
-def test_the_label_waits_for_half_a_minute_at_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_label_waits_for_a_minute_at_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
     world.add_provisioner()
     name = launched(world)
