@@ -25,8 +25,8 @@ from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 CATALOG_RETRY_SECONDS = 5.0
 WORKERS = 8
 """Nodes written at once: with one after the other, 500 nodes of a burst took most of a minute at 100 ms a request."""
-MANY_PODS = 100
-"""The label waits while as many pods wait for their plan or their binding: kube-scheduler binds as many in a second."""
+MANY_PODS = 20
+"""The label waits while as many pods wait for their plan or their binding; kube-scheduler binds fewer in a second."""
 LABEL_SECONDS = 60.0
 """The longest that the label of one node waits."""
 UNSEEN: dict[str, Any] = {}
