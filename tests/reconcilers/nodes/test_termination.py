@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from controller.core.api.labels import EXCLUDE_BALANCERS, PROVISIONER_NAME, TERMINATION_FINALIZER
-from controller.core.api.timestamps import format_time
 from controller.core.cloud import CloudInstance
-from controller.core.machines.draining import DEADLINE_ANNOTATION
 from controller.core.state.snapshot import Snapshot
 from controller.errors import (
     CloudError,
@@ -499,48 +497,3 @@ def test_a_drain_is_not_cut_short_by_a_cloud_that_knows_nothing(world: World) ->
     for _ in range(5):
         loop.reconcile(world.informers.snapshot())
     assert TERMINATION_FINALIZER in world.node(instance.node_name)["metadata"]["finalizers"]
-
-
-def add_sized_pod(world: World, name: str, instance: CloudInstance, cpu: str) -> None:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    world.add_pod(name, node=instance.node_name, spec={"containers": [container]}, labels={"app": name})
-
-
-def terminating(world: World) -> set[str]:
-    return {name for (_, name), pod in world.caught_up().pods.items() if pod.terminating}
-
-
-def test_large_pods_of_all_leaving_nodes_are_evicted_in_the_pass_before_small_ones(world: World) -> None:
-    one, other = leaving_node(world, number=1), leaving_node(world, number=2)
-    for name, node, cpu in (("a", one, "2"), ("b", one, "10m"), ("c", other, "1"), ("d", other, "20m")):
-        add_sized_pod(world, name, node, cpu)
-    delete(world, one)
-    delete(world, other)
-    loop = reconciler(world, pass_seconds=20.0)
-    loop.reconcile(world.caught_up())
-    assert terminating(world) == {"a", "c"}
-    loop.reconcile(world.caught_up())
-    assert terminating(world) == {"a", "b", "c", "d"}
-
-
-def test_a_large_pod_that_its_budget_holds_up_holds_up_no_small_one(world: World) -> None:
-    instance = leaving_node(world)
-    add_sized_pod(world, "large", instance, "2")
-    add_sized_pod(world, "small", instance, "10m")
-    spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "large"}}}
-    world.kube.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "never"}, "spec": spec}, "default")
-    delete(world, instance)
-    loop = reconciler(world, pass_seconds=20.0, eviction=BackoffTimes(60.0, 60.0))
-    for _ in range(2):
-        loop.reconcile(world.caught_up())
-    assert terminating(world) == {"small"}
-
-
-def test_a_node_with_a_deadline_is_drained_at_once(world: World) -> None:
-    deadline = format_time(world.clock.now() + 600.0)
-    instance = leaving_node(world, metadata={"annotations": {DEADLINE_ANNOTATION: deadline}})
-    add_sized_pod(world, "large", instance, "2")
-    add_sized_pod(world, "small", instance, "10m")
-    delete(world, instance)
-    reconciler(world, pass_seconds=20.0).reconcile(world.caught_up())
-    assert terminating(world) == {"large", "small"}
