@@ -184,6 +184,13 @@ def test_a_node_that_its_kubelet_makes_anew_while_its_instance_ends_is_not_adopt
     assert metadata["labels"] == labels
 
 
+def launched_in_a_burst(world: World, monkeypatch: pytest.MonkeyPatch, many: int) -> str:
+    """A node as a launch leaves it, where so many pods that wait are a burst; its name."""
+    monkeypatch.setattr(registration_reconciler, "MANY_PODS", many)
+    world.add_provisioner()
+    return launched(world)
+
+
 def expect_pods(world: World, number: int) -> None:
     """Pods that were planned for, and that kube-scheduler has not bound yet."""
     pods = [world.add_pod(f"pod-{each}") for each in range(number)]
@@ -193,9 +200,7 @@ def expect_pods(world: World, number: int) -> None:
 
 
 def test_the_label_waits_while_kube_scheduler_binds_a_burst(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 3)
-    world.add_provisioner()
-    name = launched(world)
+    name = launched_in_a_burst(world, monkeypatch, many=3)
     expect_pods(world, 3)
     world.come_up(name)
     loop = reconciler(world)
@@ -208,9 +213,7 @@ def test_the_label_waits_for_pods_without_a_plan_while_plans_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it does not wait for them: perhaps no node can ever take them."""
-    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
-    world.add_provisioner()
-    name = launched(world)
+    name = launched_in_a_burst(world, monkeypatch, many=1)
     world.add_pod("pod")
     world.come_up(name)
     loop = reconciler(world)
@@ -221,9 +224,7 @@ def test_the_label_waits_for_pods_without_a_plan_while_plans_go_on(
 
 
 def test_the_label_waits_for_a_minute_at_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
-    world.add_provisioner()
-    name = launched(world)
+    name = launched_in_a_burst(world, monkeypatch, many=1)
     expect_pods(world, 1)
     world.come_up(name)
     loop = reconciler(world)
@@ -238,9 +239,7 @@ def test_what_a_node_lacks_beside_the_label_is_written_during_a_burst(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the finalizer its instance would outlive it."""
-    monkeypatch.setattr(registration_reconciler, "MANY_PODS", 1)
-    world.add_provisioner()
-    name = launched(world)
+    name = launched_in_a_burst(world, monkeypatch, many=1)
     world.kube.patch(NODES, name, {"metadata": {"finalizers": None}})
     expect_pods(world, 1)
     world.come_up(name)
