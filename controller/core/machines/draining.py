@@ -39,10 +39,8 @@ LAST_CALL_SECONDS = 60.0
 """Before the deadline: from then on tiers do not wait for each other."""
 BROKEN_DRAIN_SECONDS = 900.0
 """How long a node that is not Ready may drain (EKS node auto repair: 15 min)."""
-SIZE_STEP = 4.0
-"""Pods of about one size, which are evicted together, are less than this many times as large as each other."""
-NO_SIZE = 1e-6
-"""Share of the largest pod's below which pods count as equally small."""
+SMALL_PART = 0.25
+"""Pods of at most this part of the largest one's size are evicted after it."""
 SPARE_SECONDS = 5.0
 """Between the end of a pod's grace period and the deadline."""
 
@@ -120,14 +118,14 @@ def first_wave(pods: Sequence[Pod]) -> frozenset[str]:
     """Return the uids of those that are to be evicted first of all pods that leaving nodes would evict now.
 
     kube-scheduler places what is made anew in the order in which it is made, and spreads it over all nodes: of what
-    comes later, some finds no room. So large pods go before pods of less than a fourth of their size, from whichever
-    node, and those that only some nodes may take before the others of their size.
+    comes later, some finds no room. So large pods go before small ones (`SMALL_PART`), from whichever node, and of the
+    large ones those that only some nodes may take before the others.
     """
     shares = _shares(pods)
     most = max(shares.values(), default=0.0)
-    waves = {pod.uid: (_size_class(most, shares[id(pod.spec)]), not _only_some_nodes(pod)) for pod in pods}
-    first = min(waves.values(), default=None)
-    return frozenset(uid for uid, wave in waves.items() if wave == first)
+    large = [pod for pod in pods if shares[id(pod.spec)] > SMALL_PART * most or most == 0]
+    restricted = [pod for pod in large if _only_some_nodes(pod)]
+    return frozenset(pod.uid for pod in restricted or large)
 
 
 def cordon(annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -161,11 +159,6 @@ def _shares(pods: Sequence[Pod]) -> dict[int, float]:
         key: max((n / totals[name] for name, n in spec.requests.items() if n > 0 and name != "pods"), default=0.0)
         for key, spec in specs.items()
     }
-
-
-def _size_class(most: float, share: float) -> int:
-    """Return how many times a share has to be multiplied by SIZE_STEP to come to the largest, rounded down."""
-    return int(math.log(most / max(share, most * NO_SIZE), SIZE_STEP)) if most > 0 else 0
 
 
 def _only_some_nodes(pod: Pod) -> bool:

@@ -26,7 +26,7 @@ CATALOG_RETRY_SECONDS = 5.0
 WORKERS = 8
 """Nodes written at once: with one after the other, 500 nodes of a burst took most of a minute at 100 ms a request."""
 MANY_PODS = 20
-"""The label waits while as many pods wait for their plan or their binding; kube-scheduler binds fewer in a second."""
+"""The label waits while at least this many pods wait for their plan or their binding: fewer are bound in a second."""
 LABEL_SECONDS = 60.0
 """The longest that the label of one node waits."""
 UNSEEN: dict[str, Any] = {}
@@ -71,11 +71,11 @@ class RegistrationReconciler(ContextReconciler):
 
     def _without_labels_that_wait(self, due: list[Due], snapshot: Snapshot) -> tuple[list[Due], float]:
         """Return those that are written now, and the seconds until the first label may wait no longer."""
-        if not self._many_wait(snapshot):
-            self._label_due.clear()
-            return due, float("inf")
         now = self._clock.monotonic()
         last = {node.node.uid: now + LABEL_SECONDS for node, patch in due if patch and only_initializes(patch)}
+        if not last or not self._many_wait(snapshot):
+            self._label_due.clear()
+            return due, float("inf")
         self._label_due = {uid: self._label_due.get(uid, at) for uid, at in last.items()}
         waiting = {uid: at - now for uid, at in self._label_due.items() if at > now}
         return [each for each in due if each[0].node.uid not in waiting], min(waiting.values(), default=float("inf"))

@@ -76,7 +76,7 @@ def first(*pods: Pod) -> set[str]:
 
 
 def test_large_pods_of_all_leaving_nodes_are_evicted_before_small_ones() -> None:
-    """What is less than a fourth of the largest waits: it would take the room that the large ones need."""
+    """What is at most a fourth of the largest waits: it would take the room that the large ones need."""
     pods = [sized("largest", "4"), sized("large", "1100m"), sized("small", "900m"), sized("tiny", "50m")]
     assert first(*pods) == {"largest", "large"}
     assert first(*pods[2:]) == {"small"}

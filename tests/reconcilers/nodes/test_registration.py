@@ -209,17 +209,20 @@ def test_the_label_waits_while_kube_scheduler_binds_a_burst(world: World, monkey
     world.passes(loop, initialized(name))
 
 
-def test_the_label_waits_for_pods_without_a_plan_while_plans_go_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("what", "going_on", "ended"), [("unplanned", True, False), ("launching", frozenset({"token-1"}), frozenset())]
+)
+def test_the_label_waits_for_pods_without_a_plan_while_plans_or_launches_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str, going_on: Any, ended: Any
 ) -> None:
     """Else it does not wait for them: perhaps no node can ever take them."""
     name = launched_in_a_burst(world, monkeypatch, many=1)
     world.add_pod("pod")
     world.come_up(name)
     loop = reconciler(world)
-    world.context.planning.unplanned = True
+    setattr(world.context.planning, what, going_on)
     assert not some_passes(world, loop).nodes[name].initialized
-    world.context.planning.unplanned = False
+    setattr(world.context.planning, what, ended)
     world.passes(loop, initialized(name))
 
 

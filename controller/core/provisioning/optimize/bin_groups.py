@@ -155,9 +155,17 @@ def use_existing_once(program: LinearProgram, bins: BinGroups, used: Ints, group
     used: P columns of patterns. group: P, the bins of each. available: G.
     """
     existing = program.rows(np.full(len(available) - bins.types, -INFINITY), available[bins.types :])
+    count_existing(program, bins, used, group, existing)
+    return existing
+
+
+def count_existing(program: LinearProgram, bins: BinGroups, used: Ints, group: Ints, existing: Ints) -> None:
+    """Count patterns of existing nodes in the rows of their groups (`existing`).
+
+    used, group: see `use_existing_once`.
+    """
     of_existing = np.flatnonzero(group >= bins.types)
     program.entries(existing[group[of_existing] - bins.types], used[of_existing], 1.0)
-    return existing
 
 
 def keep_within_limits(program: LinearProgram, used: Ints, takes: Floats, lefts: Floats) -> Ints:

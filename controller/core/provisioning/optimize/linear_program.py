@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import highspy
 import numpy as np
@@ -65,15 +64,15 @@ class IntegerSolution:
 class LinearProgram:
     """Minimise costs @ x subject to lower <= A x <= upper and 0 <= x <= ceiling; built block by block.
 
-    `columns` and `rows` return the numbers by which `entries` addresses what they added. A program may be solved again
-    (`solve_again`), which takes a third of the time.
+    `columns` and `rows` return the numbers by which `entries` addresses what they added. `solve_again` keeps the
+    solver, and takes less time from the second time on.
     """
 
     def __init__(self) -> None:
         self._solver: highspy.Highs | None = None
-        """Has the program's last basis, once it was solved to be solved again."""
+        """Of `solve_again`: has the basis of the last time."""
         self._sent_columns = self._sent_entries = 0
-        """Of how many the solver knows."""
+        """How many columns, and blocks of entries, this solver has."""
         self._costs: list[Floats] = []
         self._ceilings: list[Floats] = []
         self._lower: list[Floats] = []
@@ -187,15 +186,15 @@ class LinearProgram:
             self._solver.clearSolver()  # the last basis may be what misled it
             return self._run(self._solver)
 
-    def bound(self, rows: Ints, lower: Floats, upper: Floats) -> None:
-        """Change bounds of rows of a program that is solved again."""
+    def change_bounds(self, rows: Ints, lower: Floats, upper: Floats) -> None:
+        """Change bounds of rows; the program was solved by `solve_again`."""
         assert self._solver is not None
         self._solver.changeRowsBounds(  # type: ignore[attr-defined]  # not in its stubs
             len(rows), rows.astype(np.int32), lower, upper
         )
 
-    def limit(self, columns: Ints, ceilings: Floats) -> None:
-        """Change the ceilings of columns of a program that is solved again."""
+    def change_ceilings(self, columns: Ints, ceilings: Floats) -> None:
+        """Change ceilings of columns; the program was solved by `solve_again`."""
         assert self._solver is not None
         self._solver.changeColsBounds(len(columns), columns.astype(np.int32), np.zeros(len(columns)), ceilings)
 
@@ -214,7 +213,9 @@ class LinearProgram:
             duals=np.array(solution.row_dual, dtype=np.float64),
         )
 
-    def _compressed(self, first: int, entries: Sequence[tuple[Ints, Ints, Floats]]) -> tuple[Any, Any, Floats]:
+    def _compressed(
+        self, first: int, entries: Sequence[tuple[Ints, Ints, Floats]]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
         """Sort entries, which are triplets (row, column, value), into compressed columns from the column `first` on."""
         rows, columns, values = map(np.concatenate, zip(*entries, strict=True))
         order = np.argsort(columns * self.row_count + rows)

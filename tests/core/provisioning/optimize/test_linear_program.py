@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import highspy
 import numpy as np
 import pytest
 
 from controller.core.provisioning.optimize import linear_program
-from controller.core.provisioning.optimize.linear_program import INFINITY, LinearProgram, UnsolvedProgramError
+from controller.core.provisioning.optimize.linear_program import (
+    INFINITY,
+    LinearProgram,
+    LinearSolution,
+    UnsolvedProgramError,
+)
 
 
 def covering() -> LinearProgram:
@@ -60,8 +66,21 @@ def test_a_program_that_is_solved_again_has_the_optimum_of_a_new_one(seed: int) 
     again.matrix(rows, again.columns(costs[6:]), matrix[6:])
     check(12)
     counts = chance.integers(1, 9, 5).astype(np.float64)
-    again.bound(rows, counts, np.full(5, INFINITY))
+    again.change_bounds(rows, counts, np.full(5, INFINITY))
     check(12)
     ceilings[chance.integers(5, 12, 3)] = 0.0
-    again.limit(np.arange(12), ceilings)
+    again.change_ceilings(np.arange(12), ceilings)
     check(12)
+
+
+def test_a_program_that_its_last_basis_misleads_is_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, failures = covering(), [UnsolvedProgramError("misled")]
+    run = LinearProgram._run
+
+    def misled(self: LinearProgram, solver: highspy.Highs) -> LinearSolution:
+        if failures:
+            raise failures.pop()
+        return run(self, solver)
+
+    monkeypatch.setattr(LinearProgram, "_run", misled)
+    assert program.solve_again().objective == pytest.approx(covering().solve().objective)

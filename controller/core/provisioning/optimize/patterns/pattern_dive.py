@@ -13,6 +13,7 @@ import numpy as np
 
 from controller.core.provisioning.optimize.bin_groups import (
     BinGroups,
+    count_existing,
     cover_by_patterns,
     keep_within_limits,
     use_existing_once,
@@ -67,10 +68,10 @@ class Rest:
 
     def add(self, cover: PatternCover, units: Floats, group: Ints) -> None:
         """Add patterns to the program."""
-        program, existing = cover.program, np.flatnonzero(group >= self.groups.types)
+        program = cover.program
         used = program.columns(self.cost(units, group))
         program.matrix(cover.cover, used, units)
-        program.entries(cover.available[group[existing] - self.groups.types], used[existing], 1.0)
+        count_existing(program, self.groups, used, group, cover.available)
         program.matrix(cover.limited, used, self.groups.takes[group])
 
     def chosen(self, cover: PatternCover, values: Floats) -> Ints:
@@ -142,10 +143,10 @@ class _Dive:
             usable = (self.units * left).any(axis=1) & (available[self.group] >= 1)
             usable &= ((self.takes <= limits) | (self.takes <= 0)).all(axis=1)
             cover, program, types = self.cover, self.cover.program, self.rest.groups.types
-            program.limit(cover.used, np.where(usable, INFINITY, 0.0))
+            program.change_ceilings(cover.used, np.where(usable, INFINITY, 0.0))
             # The end state is still chosen: its units are asked for, less those that are packed.
-            program.bound(cover.cover, left - self.asked, np.full(len(left), INFINITY))
-            program.bound(cover.available, np.full(len(cover.available), -INFINITY), available[types:])
-            program.bound(cover.limited, np.full(len(cover.limited), -INFINITY), np.maximum(limits, 0.0))
+            program.change_bounds(cover.cover, left - self.asked, np.full(len(left), INFINITY))
+            program.change_bounds(cover.available, np.full(len(cover.available), -INFINITY), available[types:])
+            program.change_bounds(cover.limited, np.full(len(cover.limited), -INFINITY), np.maximum(limits, 0.0))
             self._known[key] = np.where(usable, program.solve_again().values[cover.used], -1.0)
         return self._known[key]
