@@ -18,9 +18,10 @@ from controller.core.api.labels import (
     PROVISIONER_NAME,
     TERMINATION_FINALIZER,
 )
-from controller.core.api.node import Node, Taint
+from controller.core.api.node import READY, Node, Taint
 from controller.core.api.pod import OwnerReference
 from controller.core.api.provisioner import Provisioner
+from controller.core.api.timestamps import format_time
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.cloud import CloudInstance
 
@@ -29,7 +30,8 @@ LAUNCH_TOKEN = "karpenter.sh/launch-token"  # noqa: S105 - a tag and annotation 
 
 TTL_BY_NODES = ((100, 0), (500, 15), (1_000, 30), (2_000, 60))
 """Up to so many nodes in the cluster kube-controller-manager annotates each with this TTL, in seconds; with more nodes
-it is MOST_TTL. Source: kubernetes/pkg/controller/ttl. In a cluster that shrinks it changes the TTL a little later."""
+it is MOST_TTL. Source: `ttlBoundaries` in kubernetes/pkg/controller/ttl, where a cluster grows; in one that shrinks the
+TTL changes a little later."""
 MOST_TTL = 300
 
 
@@ -80,8 +82,8 @@ def node_document(
     marks: Mapping[str, str] = EMPTY,
     taints: Iterable[Taint] = (),
 ) -> dict[str, Any]:
-    """Return the Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, no
-    status.
+    """Return the Node to create: labels, annotations, finalizer, owner, providerID, taints with the startup taints, and
+    the condition Ready, which is False.
 
     `token` is the launch token; adopted instances have it as a tag. `marks` are further annotations, `taints` further
     taints. A Node that is opened later (`opening`) is created cordoned. The annotation that kubelets add is there
@@ -107,6 +109,23 @@ def node_document(
             **({"taints": every} if every else {}),
             **({"unschedulable": True} if OPENS_WITH in marks else {}),
         },
+        "status": {"conditions": [_not_registered(instance)]},
+    }
+
+
+def _not_registered(instance: CloudInstance) -> dict[str, str]:
+    """Return the condition Ready of a node whose kubelet has not registered, False since the launch.
+
+    The API server taints a new Node as not ready. kube-controller-manager takes this taint off a Node without a Ready
+    condition (`doNoScheduleTaintingPass` of kubernetes/pkg/controller/nodelifecycle), and sets it again once the kubelet
+    reports that it is not ready: two writes a node, between which kube-scheduler may bind pods to it.
+    """
+    return {
+        "type": READY,
+        "status": "False",
+        "reason": "KubeletNotRegistered",
+        "message": "the instance was launched, and its kubelet has not registered yet",
+        "lastTransitionTime": format_time(instance.launched_at),
     }
 
 

@@ -10,6 +10,7 @@ from controller.core.api.frozen import FrozenMap
 from controller.core.api.node import Node, Taint
 from controller.core.api.parse import parse_node
 from controller.core.machines.node_documents import LAUNCH_TOKEN, missing_metadata, node_document, ttl_seconds
+from controller.core.machines.registration import joined
 from tests import factories
 from tests.core.instances import cloud_instance
 
@@ -51,7 +52,16 @@ def test_the_document_carries_all_that_pods_and_we_need() -> None:
             "blockOwnerDeletion": True,
         }
     ]
-    assert "status" not in document
+
+
+def test_a_node_is_not_ready_from_its_launch_until_its_kubelet_says_otherwise() -> None:
+    """kube-controller-manager takes the taint not-ready off a Node without a Ready condition."""
+    document = node_document(cloud_instance(launched_at=1_700_000_000.0), PROVISIONER)
+    (ready,) = document["status"]["conditions"]
+    assert (ready["type"], ready["status"], ready["lastTransitionTime"]) == ("Ready", "False", "2023-11-14T22:13:20Z")
+    node = parse_node(document)
+    assert not node.ready
+    assert not joined(node)
 
 
 def test_neither_the_kubelet_nor_kubernetes_controllers_have_labels_or_annotations_to_add() -> None:
