@@ -8,7 +8,7 @@ others are left to kube-scheduler, which finds the nodes open a moment later (AD
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.core.api.frozen import EMPTY
@@ -37,10 +37,10 @@ class Bindings:
 
 
 def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> Bindings:
-    """Return which of the expected pods (by uid) to bind to these nodes: all of a node's, or none.
+    """Return which of the expected pods (by uid) to bind to these nodes: those that break no rule there.
 
     Pods that kube-scheduler is about to bind to nodes which are open and Ready count as bound: the replicas of a spread
-    may be planned for both. Where a node is left out, the others are judged again without its pods.
+    may be planned for both. Where pods, or all of a node, are left out, the others are judged again without them.
     """
     due = {node.name: node for node in nodes}
     if not due:
@@ -52,12 +52,22 @@ def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapsho
         placements = tuple(ExistingPlacement(node, _keys(pods), "") for node, pods in planned.items())
         verdict = judge(SchedulingPlan(existing=placements), _problem(planned, snapshot))
         violations += verdict.violations
-        if len(verdict.plan.existing) == len(planned):
+        if not verdict.violations:
             break
-        planned = {each.node: planned[each.node] for each in verdict.plan.existing}
+        planned = _without(planned, {each.subject for each in verdict.violations})
     kept = ((pod, node) for node, pods in planned.items() if node in due for pod in pods)
     pods = tuple((pod, node) for pod, node in kept if verdict.topology_judged or not depends_on_pods(pod))
     return Bindings(pods, tuple(violations))
+
+
+def _without(planned: Mapping[str, Sequence[Pod]], breaking: Collection[str]) -> dict[str, Sequence[Pod]]:
+    """Leave out what breaks a rule: nodes by their names, pods by their full names."""
+    kept = {
+        node: [pod for pod in pods if pod.full_name not in breaking]
+        for node, pods in planned.items()
+        if node not in breaking
+    }
+    return {node: pods for node, pods in kept.items() if pods}
 
 
 def may_be_bound(pod: Pod) -> bool:
@@ -71,14 +81,16 @@ def may_be_bound(pod: Pod) -> bool:
     return bool(pod.owners) and not chosen_with_it and pod.spec.scheduler_name == DEFAULT_SCHEDULER
 
 
-def _planned(due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> dict[str, list[Pod]]:
+def _planned(
+    due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot
+) -> dict[str, Sequence[Pod]]:
     """The pods that wait, by the name of their node, which is due, or open and Ready."""
     there = [each.node for each in snapshot.nodes.values() if each.name in due or _is_open(each)]
     planned = defaultdict[str, list[Pod]](list)
     for _, pod, node in pending(expected_on(there, expected), snapshot.pods):
         if node not in due or may_be_bound(pod):
             planned[node].append(pod)
-    return planned
+    return dict(planned)
 
 
 def _is_open(state: StateNode) -> bool:
@@ -90,7 +102,7 @@ def _keys(pods: Iterable[Pod]) -> tuple[PodKey, ...]:
     return tuple(sorted(pod.key for pod in pods))
 
 
-def _problem(planned: Mapping[str, list[Pod]], snapshot: Snapshot) -> SchedulingProblem:
+def _problem(planned: Mapping[str, Sequence[Pod]], snapshot: Snapshot) -> SchedulingProblem:
     """The nodes as kube-scheduler sees them: plans count on what a node that starts does not report yet."""
     seen = {name: _as_it_is(snapshot.nodes[name]) for name in planned}
     pods = Pods.of(pod for pods in planned.values() for pod in pods)

@@ -117,8 +117,8 @@ def _not_registered(instance: CloudInstance) -> dict[str, str]:
     """Return the condition Ready of a node whose kubelet has not registered, False since the launch.
 
     The API server taints a new Node as not ready. kube-controller-manager takes this taint off a Node without a Ready
-    condition (`doNoScheduleTaintingPass` of kubernetes/pkg/controller/nodelifecycle), and sets it again once the kubelet
-    reports that it is not ready: two writes a node, between which kube-scheduler may bind pods to it.
+    condition (`doNoScheduleTaintingPass` of kubernetes/pkg/controller/nodelifecycle), and sets it again when the
+    kubelet reports that it is not ready: two writes a node, between which kube-scheduler may bind pods to it.
     """
     return {
         "type": READY,

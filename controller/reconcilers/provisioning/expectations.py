@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from math import inf
 
 from controller.core.api.node import Node
 from controller.core.api.pod import Pod, PodKey
 from controller.core.machines.arrivals import with_arrivals
 from controller.core.machines.on_their_way import ExpectedPod, names_of, without_room
-from controller.core.machines.opening import expected_on, pending
+from controller.core.machines.opening import expected_on, is_closed, pending
 from controller.core.provisioning.pods_to_come import is_to_come
 from controller.core.provisioning.problem import depends_on_pods
 from controller.core.state.snapshot import Snapshot
@@ -67,11 +68,12 @@ class Expectations:
         if count < self._count:
             self._bound_at = now
         self._count, self._starting = count, starting
-        self._forget_bound(snapshot)
+        reserved = self._reserved(snapshot, launching)
+        self._forget_bound(snapshot, reserved)
         binding = self._binding(now)
         if self._elsewhere and not binding:
             # Affinity, spread or a volume may exclude the nodes that they were planned for.
-            self.pods = {uid: each for uid, each in self.pods.items() if uid not in self._tied}
+            self.pods = {uid: each for uid, each in self.pods.items() if uid not in self._tied or each.node in reserved}
         waits = binding and now < self._few_left_at()
         names = set(launching)
         for node in snapshot.nodes.values():
@@ -159,8 +161,20 @@ class Expectations:
             self._bound_at + PAUSE_SECONDS, self._initialized_at + LEFT_SECONDS, self._planned_at + FEWEST_SECONDS
         )
 
-    def _forget_bound(self, snapshot: Snapshot) -> None:
+    def _reserved(self, snapshot: Snapshot, launching: Collection[str]) -> frozenset[str]:
+        """Return the names of nodes to which kube-scheduler binds no pods yet: those being launched, and closed ones.
+
+        The controller binds pods to closed nodes itself where the whole plan is judged to hold (ADR 84). A pod that was
+        planned anew meanwhile would be missing from it.
+        """
+        if not self.pods:
+            return frozenset()
+        closed = (names_of(node.node) for node in snapshot.nodes.values() if is_closed(node.node))
+        return frozenset(chain(launching, chain.from_iterable(closed)))
+
+    def _forget_bound(self, snapshot: Snapshot, reserved: Collection[str]) -> None:
         """Forget the pods that are bound or gone, and note whether one was bound to another node than planned."""
+        free = list[tuple[Pod, str]]()
         for uid, each in list(self.pods.items()):
             pod = snapshot.pods.get(each.key)
             if is_to_come(each.key):
@@ -170,10 +184,32 @@ class Expectations:
                 node = snapshot.nodes.get(pod.node_name) if pod is not None and pod.uid == uid else None
                 if pod is not None and node is not None:
                     self._take_place(_owner(pod), each.node, node.node)
+                    if each.node in reserved and each.node not in names_of(node.node):
+                        free.append((pod, each.node))
+        if free:
+            self._exchange(free, snapshot)
         self._most = max(len(self.pods), self._most)
         if not self.pods:
             self._most = 0
             self.places.clear()
+
+    def _exchange(self, free: Iterable[tuple[Pod, str]], snapshot: Snapshot) -> None:
+        """Let replicas whose places kube-scheduler gave to others of their owner have the places of these.
+
+        free: pods that are bound, each with the reserved node that it was planned for. Without this its place there
+        would stay empty, and a spread that counts on it would not hold.
+        """
+        waiting: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+        for each in self.pods.values():
+            if (pod := snapshot.pods.get(each.key)) is not None:
+                waiting[_owner(pod), each.node].append(pod)
+        for bound, place in free:
+            for name in names_of(snapshot.nodes[bound.node_name].node):
+                alike = [pod for pod in waiting[_owner(bound), name] if _interchangeable(pod, bound)]
+                if alike:
+                    waiting[_owner(bound), name].remove(alike[0])
+                    self.pods[alike[0].uid] = ExpectedPod(alike[0].key, place)
+                    break
 
     def _take_place(self, owner: str, planned: str, bound_to: Node) -> None:
         """Note that a pod of the owner was bound to a node; `planned`: the node that it was expected on.
@@ -186,6 +222,11 @@ class Expectations:
             self.places[place] -= 1
         elif planned not in names:
             self._elsewhere = True
+
+
+def _interchangeable(pod: Pod, other: Pod) -> bool:
+    """Return whether one may have the other's place: replicas of one template, without volumes of their own."""
+    return pod.spec == other.spec and pod.labels == other.labels and not (pod.volumes or other.volumes)
 
 
 def _owner(pod: Pod) -> str:

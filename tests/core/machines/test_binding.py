@@ -49,7 +49,8 @@ def found(
     """Of pods that are planned for nodes; `due`: the names of those that are to be opened, by default all."""
     snapshot = factories.snapshot(nodes=(*nodes, *elsewhere), pending=planned)
     opened = [each.node for each in nodes if not due or each.name in due]
-    return bindings(opened, {pod.uid: ExpectedPod(pod.key, node) for pod, node in planned.items()}, snapshot)
+    expected = {pod.uid: ExpectedPod(pod.key, node) for pod, node in planned.items()}
+    return bindings(opened, expected, snapshot)
 
 
 def bound(given: Bindings) -> dict[str, str]:
@@ -135,7 +136,24 @@ def test_a_spread_has_to_hold_once_all_that_is_due_is_bound() -> None:
     nodes = [new_node(zone, f"zone-{zone}") for zone in "ab"]
     assert bound(found(planned, *nodes)) == {"a0": "a", "a1": "a", "b0": "b", "b1": "b"}
     closed = replace(nodes[1], node=replace(nodes[1].node, annotations=FrozenMap({OPENS_WITH: "plan"})))
-    assert bound(found(planned, nodes[0], closed, due="a")) == {}, "zone b may get none"
+    assert bound(found(planned, nodes[0], closed, due="a")) == {"a0": "a"}, "zone b may get none"
+
+
+@pytest.mark.parametrize(("extra", "left"), [(1, 0), (2, 1), (9, 8)])
+def test_of_a_spread_with_too_many_replicas_in_a_zone_as_few_as_may_be_are_left_to_kube_scheduler(
+    extra: int, left: int
+) -> None:
+    """kube-scheduler bound some to other nodes of the zone than planned. The pods of others are bound in any case."""
+    spread = {"topology_spread": (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", factories.selector(app="web")),)}
+    web = FrozenMap({"app": "web"})
+    planned = {replica(f"{zone}{n}", "100m", spec=spread, labels=web): zone for zone in "ab" for n in range(10)}
+    planned[replace(replica("other", "100m"), owners=(replace(OWNER, uid="other"),))] = "a"
+    standing = [replace(factories.running_pod(node="old", name=f"extra-{n}"), labels=web) for n in range(extra)]
+    old = factories.state_node(node=factories.node(name="old", zone="zone-a"), pods=standing)
+    given = bound(found(planned, *(new_node(zone, f"zone-{zone}") for zone in "ab"), elsewhere=(old,)))
+    assert given["other"] == "a"
+    assert len([name for name in given if name[0] == "a"]) == 10 - left
+    assert len([name for name in given if name[0] == "b"]) == 10
 
 
 def test_replicas_that_kube_scheduler_is_about_to_bind_to_open_nodes_count_for_a_spread() -> None:
@@ -149,7 +167,7 @@ def test_replicas_that_kube_scheduler_is_about_to_bind_to_open_nodes_count_for_a
     new = new_node("a", "zone-a")
     assert bound(found(planned, new, factories.state_node(node=there), due="a")) == {"a0": "a", "a1": "a"}
     given = found(planned, new, factories.state_node(node=there, pods=[full]), due="a")
-    assert bound(given) == {}
+    assert bound(given) == {"a0": "a"}
     assert given.violations[0].subject == "b"
 
 

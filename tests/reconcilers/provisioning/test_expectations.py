@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from controller.core.api.labels import ZONE
-from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm
+from controller.core.api.frozen import FrozenMap
+from controller.core.api.labels import OPENS_WITH, ZONE
+from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodVolume
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.provisioning.expectations import (
     BINDING_SECONDS,
@@ -29,17 +31,32 @@ def test_nodes_that_are_gone_are_forgotten_although_some_pod_always_waits() -> N
 
 
 @pytest.mark.parametrize(
-    ("nodes", "stays"), [("ab", True), ("ba", True), ("aa", False)], ids=["as planned", "exchanged", "elsewhere"]
+    ("nodes", "boots", "stays"),
+    [
+        ("ab", "open", True),
+        ("ba", "open", True),
+        ("aa", "open", False),
+        ("aa", "closed", True),
+        ("aa", "launched", True),
+    ],
+    ids=["as planned", "exchanged", "elsewhere", "elsewhere, closed node", "elsewhere, launch under way"],
 )
-def test_which_of_an_owners_replicas_comes_to_which_of_their_nodes_makes_no_difference(nodes: str, stays: bool) -> None:
-    """A pod with affinity waits for a node that boots. It is planned anew once others were bound elsewhere."""
+def test_which_of_an_owners_replicas_comes_to_which_of_their_nodes_makes_no_difference(
+    nodes: str, boots: str, stays: bool
+) -> None:
+    """A pod with affinity waits for a node that boots. It is planned anew once others were bound elsewhere, unless its
+    node is closed or still launched: then the plan is judged before the pod is bound."""
     owner = (factories.replica_set_owner(),)
     replicas = [replace(factories.pending_pod(name=f"web-{n}"), owners=owner) for n in range(2)]
     near = PodAffinityTerm(ZONE, LabelSelector())
     waiting = factories.pending_pod(name="near", required_pod_affinity=(near,))
+    known = ("a", "b") if boots == "launched" else ("a", "b", "boots")
+    launching = ("boots",) if boots == "launched" else ()
 
     def seen(*pods: Pod) -> Snapshot:
-        ours = [factories.node(name=name, initialized=name != "boots") for name in ("a", "b", "boots")]
+        ours = [factories.node(name=name, initialized=name != "boots") for name in known]
+        if boots == "closed":
+            ours[-1] = replace(ours[-1], annotations=FrozenMap({OPENS_WITH: "plan"}))
         nodes = [
             factories.state_node(node=each, pods=[pod for pod in pods if pod.node_name == each.name]) for each in ours
         ]
@@ -50,11 +67,46 @@ def test_which_of_an_owners_replicas_comes_to_which_of_their_nodes_makes_no_diff
     for node, pod in zip(("a", "b", "boots"), (*replicas, waiting), strict=True):
         expected.expect(node, [pod])
     expected.planned(0.0)
-    expected.observe(seen(*replicas, waiting), 3, (), 0.0)
+    expected.observe(seen(*replicas, waiting), 3, launching, 0.0)
     bound = [replace(pod, node_name=node, phase="Running") for pod, node in zip(replicas, nodes, strict=True)]
-    expected.observe(seen(*bound, waiting), 1, (), 1.0)
-    expected.observe(seen(*bound, waiting), 1, (), 1.0 + 2 * BINDING_SECONDS)
+    expected.observe(seen(*bound, waiting), 1, launching, 1.0)
+    expected.observe(seen(*bound, waiting), 1, launching, 1.0 + 2 * BINDING_SECONDS)
     assert (waiting.uid in expected.on_the_way) == stays
+
+
+@pytest.mark.parametrize(
+    ("reserved", "change", "home"),
+    [
+        ("closed", {}, "new"),
+        ("launched", {}, "new"),
+        ("open", {}, "old"),
+        ("closed", {"owners": (replace(factories.replica_set_owner(), uid="another"),)}, "old"),
+        ("closed", {"labels": FrozenMap({"version": "2"})}, "old"),
+        ("closed", {"volumes": (PodVolume("data", "claim"),)}, "old"),
+    ],
+    ids=["closed node", "launch under way", "open node", "of another owner", "of another template", "with a volume"],
+)
+def test_a_replica_whose_place_another_took_gets_the_place_of_that_one(
+    reserved: str, change: dict[str, Any], home: str
+) -> None:
+    """kube-scheduler bound the replica planned for a new node to an open one, where a pod was planned that waits. It
+    knows nothing of places on nodes that it can not bind to."""
+    owner = (factories.replica_set_owner(),)
+    first = replace(factories.pending_pod(name="first"), owners=owner)
+    second = replace(factories.pending_pod(name="second"), **{"owners": owner, **change})
+    old, new = factories.node(name="old"), factories.node(name="new", initialized=False)
+    if reserved == "closed":
+        new = replace(new, annotations=FrozenMap({OPENS_WITH: "plan"}))
+    known = (old,) if reserved == "launched" else (old, new)
+    launching = ("new",) if reserved == "launched" else ()
+    expected = Expectations()
+    expected.plan_anew([first, second], factories.snapshot(pending=[first, second]))
+    expected.expect("new", [first])
+    expected.expect("old", [second])
+    bound = replace(first, node_name="old", phase="Running")
+    nodes = [factories.state_node(node=each, pods=[bound] if each is old else []) for each in known]
+    expected.observe(factories.snapshot(nodes=nodes, pending=[second]), 1, launching, 0.0)
+    assert {uid: each.node for uid, each in expected.pods.items()} == {second.uid: home}
 
 
 def test_the_pods_of_a_small_plan_are_not_the_last_ones_of_a_large_plan_before_it() -> None:
