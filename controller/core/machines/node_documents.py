@@ -116,9 +116,8 @@ def node_document(
 def _not_registered(instance: CloudInstance) -> dict[str, str]:
     """Return the condition Ready of a node whose kubelet has not registered, False since the launch.
 
-    The API server taints a new Node as not ready. kube-controller-manager takes this taint off a Node without a Ready
-    condition (`doNoScheduleTaintingPass` of kubernetes/pkg/controller/nodelifecycle), and sets it again when the
-    kubelet reports that it is not ready: two writes a node, between which kube-scheduler may bind pods to it.
+    The API server taints a new Node as not ready. kube-controller-manager would take this taint off a Node without a
+    Ready condition, and set it again when the kubelet reports that it is not ready (ADR 87).
     """
     return {
         "type": READY,
