@@ -54,7 +54,9 @@ def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapsho
         violations += verdict.violations
         if not verdict.violations:
             break
-        planned = _without(planned, {each.subject for each in verdict.violations})
+        before, planned = planned, _without(planned, {each.subject for each in verdict.violations})
+        if planned == before:
+            return Bindings((), tuple(violations))  # a rule that neither a pod nor a node of these is to blame for
     kept = ((pod, node) for node, pods in planned.items() if node in due for pod in pods)
     pods = tuple((pod, node) for pod, node in kept if verdict.topology_judged or not depends_on_pods(pod))
     return Bindings(pods, tuple(violations))
