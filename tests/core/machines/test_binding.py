@@ -20,7 +20,7 @@ from controller.core.api.pod import (
     PodVolume,
     TopologySpreadConstraint,
 )
-from controller.core.audit.plan_audit import judge
+from controller.core.audit.plan_audit import Verdict, Violation, judge
 from controller.core.machines import binding
 from controller.core.machines.binding import Bindings, bindings, may_be_bound
 from controller.core.machines.node_documents import LAUNCH_TOKEN
@@ -199,3 +199,12 @@ def test_where_topology_is_too_much_to_judge_pods_with_such_rules_are_left_to_ku
     spread = {"topology_spread": (TopologySpreadConstraint(1, HOSTNAME, "DoNotSchedule", EVERY_POD),)}
     planned = {replica("tied", spec=spread): "a", replica("free"): "a"}
     assert bound(found(planned, new_node("a"))) == {"free": "a"}
+
+
+def test_nothing_is_bound_where_a_rule_blames_neither_a_pod_nor_a_node_of_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The audit has no such rule. With one, leaving out what is to blame would never end."""
+    broken = Violation("provisioner default", "cpu would be over its limit")
+    monkeypatch.setattr(binding, "judge", lambda plan, _problem: Verdict(plan, (broken,)))
+    assert found({replica("one"): "a"}, new_node("a")) == Bindings((), (broken,))
