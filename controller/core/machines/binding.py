@@ -8,7 +8,7 @@ others are left to kube-scheduler, which finds the nodes open a moment later (AD
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.core.api.frozen import EMPTY
@@ -62,7 +62,7 @@ def bindings(nodes: Iterable[Node], expected: Mapping[str, ExpectedPod], snapsho
     return Bindings(pods, tuple(violations))
 
 
-def _without(planned: Mapping[str, Sequence[Pod]], breaking: Collection[str]) -> dict[str, Sequence[Pod]]:
+def _without(planned: Mapping[str, list[Pod]], breaking: Collection[str]) -> dict[str, list[Pod]]:
     """Leave out what breaks a rule: nodes by their names, pods by their full names."""
     kept = {
         node: [pod for pod in pods if pod.full_name not in breaking]
@@ -83,16 +83,14 @@ def may_be_bound(pod: Pod) -> bool:
     return bool(pod.owners) and not chosen_with_it and pod.spec.scheduler_name == DEFAULT_SCHEDULER
 
 
-def _planned(
-    due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot
-) -> dict[str, Sequence[Pod]]:
+def _planned(due: Mapping[str, Node], expected: Mapping[str, ExpectedPod], snapshot: Snapshot) -> dict[str, list[Pod]]:
     """The pods that wait, by the name of their node, which is due, or open and Ready."""
     there = [each.node for each in snapshot.nodes.values() if each.name in due or _is_open(each)]
     planned = defaultdict[str, list[Pod]](list)
     for _, pod, node in pending(expected_on(there, expected), snapshot.pods):
         if node not in due or may_be_bound(pod):
             planned[node].append(pod)
-    return dict(planned)
+    return planned
 
 
 def _is_open(state: StateNode) -> bool:
@@ -104,7 +102,7 @@ def _keys(pods: Iterable[Pod]) -> tuple[PodKey, ...]:
     return tuple(sorted(pod.key for pod in pods))
 
 
-def _problem(planned: Mapping[str, Sequence[Pod]], snapshot: Snapshot) -> SchedulingProblem:
+def _problem(planned: Mapping[str, list[Pod]], snapshot: Snapshot) -> SchedulingProblem:
     """The nodes as kube-scheduler sees them: plans count on what a node that starts does not report yet."""
     seen = {name: _as_it_is(snapshot.nodes[name]) for name in planned}
     pods = Pods.of(pod for pods in planned.values() for pod in pods)

@@ -200,16 +200,14 @@ class Expectations:
         would stay empty, and a spread that counts on it would not hold.
         """
         waiting: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
-        for each in self.pods.values():
-            if (pod := snapshot.pods.get(each.key)) is not None:
-                waiting[_owner(pod), each.node].append(pod)
+        planned = expected_on((node.node for node in snapshot.nodes.values()), self.pods)
+        for _, pod, node in pending(planned, snapshot.pods):
+            waiting[_owner(pod), node].append(pod)
         for bound, place in free:
-            for name in names_of(snapshot.nodes[bound.node_name].node):
-                alike = [pod for pod in waiting[_owner(bound), name] if _interchangeable(pod, bound)]
-                if alike:
-                    waiting[_owner(bound), name].remove(alike[0])
-                    self.pods[alike[0].uid] = ExpectedPod(alike[0].key, place)
-                    break
+            here = waiting[_owner(bound), bound.node_name]
+            if alike := [pod for pod in here if _interchangeable(pod, bound)]:
+                here.remove(alike[0])
+                self.pods[alike[0].uid] = ExpectedPod(alike[0].key, place)
 
     def _take_place(self, owner: str, planned: str, bound_to: Node) -> None:
         """Note that a pod of the owner was bound to a node; `planned`: the node that it was expected on.

@@ -49,8 +49,7 @@ def found(
     """Of pods that are planned for nodes; `due`: the names of those that are to be opened, by default all."""
     snapshot = factories.snapshot(nodes=(*nodes, *elsewhere), pending=planned)
     opened = [each.node for each in nodes if not due or each.name in due]
-    expected = {pod.uid: ExpectedPod(pod.key, node) for pod, node in planned.items()}
-    return bindings(opened, expected, snapshot)
+    return bindings(opened, {pod.uid: ExpectedPod(pod.key, node) for pod, node in planned.items()}, snapshot)
 
 
 def bound(given: Bindings) -> dict[str, str]:
