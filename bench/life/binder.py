@@ -1,4 +1,5 @@
-"""A kube-scheduler: the sandbox's filters and scores on the pods that wait, with kube-scheduler's back-off."""
+"""A kube-scheduler: the sandbox's filters and scores on the pods that wait, kube-scheduler's default spreading and its
+back-off."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import math
 import random
 from dataclasses import dataclass
 
+from bench.life.default_spread import spread_points
 from bench.life.memory_kube import Document, MemoryKube, timestamp
 from bench.life.virtual_time import VirtualTime
 from bench.life.workloads import Workloads
@@ -127,7 +129,8 @@ class Binder:
         if not verdict.feasible:
             return False
         nodes = list(verdict.feasible)
-        points = [math.floor(each) for each in scores(pod, nodes, self.view)]
+        spread = spread_points(pod, nodes, self.view)
+        points = [math.floor(each + more) for each, more in zip(scores(pod, nodes, self.view), spread, strict=True)]
         best = max(points)
         node = self.chance.choice([n for n, reached in zip(nodes, points, strict=True) if reached == best])
         self.workloads.bind(pod.obj, node.name)

@@ -3,6 +3,8 @@
 kube-scheduler prefers the emptiest of the nodes that it knows: it fills those that are Ready first with pods that were
 planned for others, in another mix, and some of the pods then fit nowhere. So the nodes of a plan whose pods differ in
 their requests are created cordoned (DaemonSets' pods tolerate that), and the controller binds their pods (ADR 84).
+Nodes in service to which the pods of removed nodes move are closed by a taint meanwhile (ADR 88): a cordon may be a
+user's.
 """
 
 from __future__ import annotations
@@ -14,19 +16,30 @@ from math import inf
 
 from controller.core.api.frozen import EMPTY
 from controller.core.api.labels import OPENS_WITH, PROVISIONER_NAME
-from controller.core.api.node import Node
+from controller.core.api.node import Node, Taint
 from controller.core.api.pod import Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.machines.on_their_way import ExpectedPod, names_of
-from controller.core.provisioning.plan import PlannedNode
+from controller.core.provisioning.plan import ExistingPlacement, PlannedNode
+from controller.core.scheduling.taints import CLOSED_TAINT_KEY
 
 
 def is_closed(node: Node) -> bool:
-    """Return whether the node is still to be opened: kube-scheduler binds no pods to it yet."""
-    return OPENS_WITH in node.annotations
+    """Return whether the node is still to be opened: kube-scheduler binds no pods to it until then."""
+    return OPENS_WITH in node.annotations or closed_in_service(node) is not None
 
 
-def opens_together(planned: Sequence[PlannedNode], pods: Mapping[PodKey, Pod]) -> bool:
+def closed_in_service(node: Node) -> Taint | None:
+    """Return the taint that closes a node in service, its value the id of the removal command; None without it."""
+    return next((taint for taint in node.taints if taint.key == CLOSED_TAINT_KEY), None)
+
+
+def closing_taint(command: str) -> Taint:
+    """Return the taint that closes a node in service while a removal command (its id) moves pods to it."""
+    return Taint(CLOSED_TAINT_KEY, command)
+
+
+def opens_together(planned: Sequence[PlannedNode | ExistingPlacement], pods: Mapping[PodKey, Pod]) -> bool:
     """Whether it matters which pods kube-scheduler binds to which of the planned nodes: there are several, and their
     pods (`pods`: those of the plan) differ in their requests."""
     if len(planned) < 2:
@@ -56,12 +69,12 @@ def openings(
 ) -> Openings:
     """Open the Ready nodes of each group once all of its nodes are Ready, or one has been for `most_seconds`.
 
-    `closed`: the nodes with the annotation that are not being deleted. `before`: what the last call returned.
+    `closed`: closed nodes that are not being deleted. `before`: what the last call returned.
     `starting`: the uids of those that count as not Ready whatever they say.
     """
     groups: defaultdict[str, list[Node]] = defaultdict(list)
     for node in closed:
-        groups[node.annotations[OPENS_WITH]].append(node)
+        groups[_group(node)].append(node)
     ready = {
         group: [node.uid for node in nodes if node.ready and node.uid not in starting]
         for group, nodes in groups.items()
@@ -70,6 +83,12 @@ def openings(
     ends = {group: at if len(ready[group]) == len(groups[group]) else at + most_seconds for group, at in since.items()}
     opened = frozenset(uid for group, end in ends.items() if end <= now for uid in ready[group])
     return Openings(opened, since, min((end for end in ends.values() if end > now), default=inf))
+
+
+def _group(node: Node) -> str:
+    """Return the name that a closed node shares with those that it is opened with."""
+    taint = closed_in_service(node)
+    return node.annotations[OPENS_WITH] if taint is None else taint.value
 
 
 def with_startup_taints(closed: Iterable[Node], provisioners: Mapping[str, Provisioner]) -> Iterator[str]:

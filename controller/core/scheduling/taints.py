@@ -13,6 +13,10 @@ BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 ON_DEMAND_TAINT = Taint("karpenter.sh/on-demand", effect="PreferNoSchedule")
 """Taint of nodes that are on demand because pods require it. It is for kube-scheduler alone: plans ignore it."""
 
+CLOSED_TAINT_KEY = "karpenter.sh/closed"
+"""Key of the taint of nodes in service that are closed while pods move to them (`core.machines.opening`). It is for
+kube-scheduler alone, too."""
+
 TOLERATE_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
 """The toleration that the last relaxation step adds, as in Karpenter v0.27."""
 

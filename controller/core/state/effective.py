@@ -15,7 +15,7 @@ from controller.core.api.labels import INITIALIZED, PROVISIONER_NAME
 from controller.core.api.node import UNSCHEDULABLE, Node, Taint
 from controller.core.api.pod import Resources
 from controller.core.cloud import InstanceType
-from controller.core.scheduling.taints import ON_DEMAND_TAINT
+from controller.core.scheduling.taints import CLOSED_TAINT_KEY, ON_DEMAND_TAINT
 
 EPHEMERAL_TAINTS = frozenset(
     {("node.kubernetes.io/not-ready", "", "NoSchedule"), ("node.kubernetes.io/unreachable", "", "NoSchedule")}
@@ -29,10 +29,10 @@ controller removes it within seconds. Karpenter v0.27 launched a second node mea
 def effective_taints(node: Node, startup_taints: tuple[Taint, ...], initialized: bool) -> tuple[Taint, ...]:
     """Return the taints that plans obey, in the node's order.
 
-    Left out are temporary taints, and the one that the controller sets for kube-scheduler alone. Startup taints are
+    Left out are temporary taints, and those that the controller sets for kube-scheduler alone. Startup taints are
     matched by key and effect, as at initialization.
     """
-    passing = {(ON_DEMAND_TAINT.key, ON_DEMAND_TAINT.effect)}
+    passing = {(ON_DEMAND_TAINT.key, ON_DEMAND_TAINT.effect), (CLOSED_TAINT_KEY, "NoSchedule")}
     if not initialized:
         passing |= {CLOUD_CONTROLLER_TAINT, *((taint.key, taint.effect) for taint in startup_taints)}
     taints = tuple(

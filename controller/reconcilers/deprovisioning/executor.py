@@ -39,7 +39,12 @@ from controller.core.deprovisioning.removal_command import CONSOLIDATION, REBALA
 from controller.core.deprovisioning.removal_simulation import MOST_NAMED, Outcome, Simulator
 from controller.core.deprovisioning.resumption import planned_again
 from controller.core.deprovisioning.sets.part import largest_part
-from controller.core.deprovisioning.sets.planned_moves import as_planned, places_on_closed_nodes, takes_moved_pods
+from controller.core.deprovisioning.sets.planned_moves import (
+    as_planned,
+    places_on_closed_nodes,
+    takes_moved_pods,
+    to_close,
+)
 from controller.core.deprovisioning.worth import totals_of
 from controller.core.provisioning.offerings.snapshot_index import SnapshotIndex
 from controller.core.provisioning.problem import leaving_pods
@@ -402,12 +407,14 @@ class CommandExecutor:
             moved = {workload(pod) for node in seen.staying for pod in leaving_pods(node)}
             targets = [seen.snapshot.nodes[name] for name in outcome.targets]
             self._nodes.rest(targets, moved, now + REST_SECONDS)
-        if self._nodes.delete(seen.staying, record):
+        closing = to_close(outcome, seen.staying, seen.snapshot) if seen.simulator.place_as_planned else ()
+        if self._nodes.delete(seen.staying, record, closing):
             used: Iterable[StateNode] = seen.command.replacements.values()
             if seen.only is not None:
                 used = [node for node in used if node.name in outcome.targets]
-            self._nodes.nominate(used, now + ARRIVAL_SECONDS)
-            self._moves.append(places_on_closed_nodes(outcome, seen.staying, seen.snapshot))
+            self._nodes.nominate((*used, *closing), now + ARRIVAL_SECONDS)
+            self._nodes.wait_until_applied()
+            self._moves.append(places_on_closed_nodes(outcome, seen.staying, self._informers.snapshot()))
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.

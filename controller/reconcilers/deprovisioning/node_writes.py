@@ -19,6 +19,8 @@ from controller.core.deprovisioning.backoff import (
 from controller.core.deprovisioning.method import NodeAnnotations
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, read_record, write_record
 from controller.core.deprovisioning.removal_command import Command
+from controller.core.machines.node_documents import taint_document
+from controller.core.machines.opening import closing_taint
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -89,13 +91,15 @@ class NodeWrites:
         for node in nodes:
             self.annotate(NodeAnnotations(node, {RESTING_ANNOTATION: write_resting(node, workloads, now, until)}))
 
-    def delete(self, nodes: Sequence[StateNode], record: Record) -> bool:
+    def delete(self, nodes: Sequence[StateNode], record: Record, closing: Iterable[StateNode] = ()) -> bool:
         """Delete a command's nodes; False when the current snapshot forbids it for one of them.
 
-        Raises KubeError; the nodes not deleted until then are unmarked.
+        closing: open nodes to which their pods move; they are closed before. Raises KubeError; the nodes not deleted
+        until then are unmarked.
         """
         if not self._mark(nodes, self._unchanged):
             return False
+        self._close(closing, record, nodes)
         for position, node in enumerate(nodes):
             self._delete(node, marked=nodes[position:])
             self._events.deleted(node, f"Deleting node, {record.method}: {record.reason}")
@@ -104,6 +108,28 @@ class NodeWrites:
                 "Deprovisioned node", id=record.id, node=node.name, method=record.method, because=record.reason
             )
         return True
+
+    def _close(self, nodes: Iterable[StateNode], record: Record, marked: Sequence[StateNode]) -> None:
+        """Taint the nodes for kube-scheduler while pods move to them; one that changes in this moment stays open.
+
+        Raises KubeError, and takes the marks off `marked` then.
+        """
+        closed = list[str]()
+        for seen in nodes:
+            node = seen.node
+            taints = [taint_document(taint) for taint in (*node.taints, closing_taint(record.id))]
+            patch = {"metadata": {"resourceVersion": node.resource_version}, "spec": {"taints": taints}}
+            try:
+                self._informers.learn(NODES, self._kube.patch(NODES, node.name, patch))
+            except (NotFoundError, ConflictError) as error:
+                self._log.debug("Node stays open to pods", node=node.name, error=str(error))
+                continue
+            except KubeError:
+                self._unmark(marked)
+                raise
+            closed.append(node.name)
+        if closed:
+            self._log.info("Closed nodes while pods move to them", id=record.id, nodes=closed)
 
     def delete_unrecorded(self, node: StateNode, command: Command, still_removable: StillRemovable) -> bool:
         """Delete a node without a record; False when it may not be removed, or is gone. Raises KubeError."""
@@ -136,10 +162,13 @@ class NodeWrites:
             self._log.debug("Node was gone before it was deleted", node=node.name, error=str(error))
             return False
         except KubeError:
-            names = [each.name for each in marked]
-            self._informers.submit(lambda cluster: cluster.unmark(names))
+            self._unmark(marked)
             raise
         return True
+
+    def _unmark(self, nodes: Iterable[StateNode]) -> None:
+        names = [node.name for node in nodes]
+        self._informers.submit(lambda cluster: cluster.unmark(names))
 
     def skipped(self, node: StateNode, record: Record, because: str, action: str = "") -> None:
         """Record in the ledger that the node stays. `action` where the record does not imply it yet."""

@@ -2,8 +2,8 @@
 
 Pods are bound as soon as their node is Ready. The nodes of a plan open together.
 
-Replacements of a removal command stay closed until the pods of the removed nodes have moved: their pods are bound as
-they come.
+Replacements of a removal command stay closed until the pods of the removed nodes have moved, and so do the nodes in
+service that take some of these pods: they are bound as they come.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from controller.core.machines.node_documents import taint_document
 from controller.core.machines.on_their_way import ExpectedPod
 from controller.core.machines.opening import (
     Openings,
+    closed_in_service,
     expected_on,
     in_turn,
     is_closed,
@@ -56,7 +57,8 @@ WORDS = Words("Pods are not bound to the nodes that were planned for them", "Pod
 
 
 class OpeningReconciler(ContextReconciler):
-    """Act on nodes with the annotation `karpenter.sh/opens-with`, whoever created them and whatever the setting is."""
+    """Act on nodes with the annotation `karpenter.sh/opens-with` or the taint `karpenter.sh/closed`, whoever put it
+    there and whatever the setting is."""
 
     name = "opening"
 
@@ -115,7 +117,7 @@ class OpeningReconciler(ContextReconciler):
         return min(self._items.next_try_seconds(), min(self._openings.next_at, next_at) - now)
 
     def _kept_closed(self, snapshot: Snapshot, now: float) -> frozenset[str]:
-        """Return the names of replacements that are kept closed, though they may be Ready.
+        """Return the names of nodes that a removal keeps closed, though they may be Ready.
 
         Not those with a pod that could not be bound for OPEN_SECONDS: kube-scheduler then tries it.
         """
@@ -215,8 +217,13 @@ class OpeningReconciler(ContextReconciler):
     def _uncordon(self, node: Node) -> dict[str, Any]:
         """Uncordon the node, without the taint of the cordon, which the node controller takes off some time later.
 
-        Raises ConflictError if the Node is not the one that was seen any more, and other KubeErrors.
+        Of a node in service only the taint goes: its cordon is somebody else's. Raises ConflictError if the Node is not
+        the one that was seen any more, and other KubeErrors.
         """
-        metadata = {"annotations": {OPENS_WITH: None}, "resourceVersion": node.resource_version}
-        spec = {"unschedulable": None, "taints": [taint_document(taint) for taint in node.taints] or None}
+        closed = closed_in_service(node)
+        metadata: dict[str, Any] = {"resourceVersion": node.resource_version}
+        taints = [taint_document(taint) for taint in node.taints if taint != closed]
+        spec: dict[str, Any] = {"taints": taints or None}
+        if OPENS_WITH in node.annotations:
+            metadata["annotations"], spec["unschedulable"] = {OPENS_WITH: None}, None
         return self._kube.patch(NODES, node.name, {"metadata": metadata, "spec": spec})

@@ -77,7 +77,7 @@ class Expectations:
         waits = binding and now < self._few_left_at()
         names = set(launching)
         for node in snapshot.nodes.values():
-            if node.takes_pods and (waits or not node.initialized):
+            if node.takes_pods and (waits or not node.initialized or is_closed(node.node)):
                 names.update(names_of(node.node))
         before, self.on_the_way = self.on_the_way, frozenset(u for u, each in self.pods.items() if each.node in names)
         return before - self.on_the_way

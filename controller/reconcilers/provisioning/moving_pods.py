@@ -1,4 +1,4 @@
-"""Pods that move to closed replacements: their places, until pods that owners make in their stead have taken them."""
+"""Pods that move to closed nodes: their places, until pods that owners make in their stead have taken them."""
 
 from __future__ import annotations
 

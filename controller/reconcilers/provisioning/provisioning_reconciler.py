@@ -178,10 +178,13 @@ class ProvisioningReconciler(ContextReconciler):
             self._planning.expected = dict(self._expected.pods)
 
     def _expect_moved(self, snapshot: Snapshot) -> None:
-        """Expect pods that were made for evicted ones where the removal's plan has these."""
+        """Expect pods that were made for evicted ones where the removal's plan has these.
+
+        New moves are followed from the next pass on: this one's snapshot may be older than their places.
+        """
+        moved = list(self._moving.follow(snapshot, self._expected.pods, self._clock.monotonic()))
         while self._planning.moves:
             self._moving.begin(self._planning.moves.popleft())
-        moved = list(self._moving.follow(snapshot, self._expected.pods, self._clock.monotonic()))
         for pod, node in moved:
             self._expected.expect(node, [pod])
         if moved:
