@@ -114,9 +114,8 @@ class NodeWrites:
 
         Raises KubeError, and takes the marks off `marked` then.
         """
-        closed = list[str]()
-        for seen in nodes:
-            node = seen.node
+        present, closed = self._informers.snapshot(), list[str]()
+        for node in (present.nodes[each.name].node for each in nodes if each.name in present.nodes):
             taints = [taint_document(taint) for taint in (*node.taints, closing_taint(record.id))]
             patch = {"metadata": {"resourceVersion": node.resource_version}, "spec": {"taints": taints}}
             try:
