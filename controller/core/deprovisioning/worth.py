@@ -20,7 +20,7 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
-DEFAULT_THRESHOLD = 0.2
+DEFAULT_THRESHOLD = 0.16
 """The least score where the Provisioner states none."""
 SPOT_FLEXIBILITY = 15
 """Offerings that a spot replacement of spot nodes must leave EC2 to choose from, so that repeated consolidation does
@@ -29,7 +29,11 @@ not end in the rarest ones. 15 is the number of later Karpenter versions (SpotTo
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """$ an hour and disruption cost of all nodes whose Provisioner enables consolidation: shares are taken of them."""
+    """$ an hour and disruption cost of all nodes whose Provisioner enables consolidation: shares are taken of them.
+
+    Empty nodes have no part in them: they go at no disruption, and while they are there each move would have to save
+    more.
+    """
 
     cost: float
     disruption: float
@@ -52,7 +56,7 @@ class Worth:
 
 def totals_of(candidates: Iterable[Candidate]) -> Totals:
     """Return totals over the candidates."""
-    counted = [candidate for candidate in candidates if candidate.provisioner.disruption.consolidation]
+    counted = [each for each in candidates if each.provisioner.disruption.consolidation and each.pods]
     return Totals(sum(c.cost for c in counted), sum(max(0.0, c.disruption) for c in counted))
 
 
