@@ -46,10 +46,15 @@ class Planning:
     expected: Mapping[str, ExpectedPod] = EMPTY
     """The pods of the last plan that were not bound when it was made, by uid."""
     moves: deque[Sequence[tuple[Pod, ExpectedPod]]] = field(default_factory=deque)
-    """Pods that are about to be evicted, with their places on closed replacements, as removal commands begin: their
-    executor appends, the loop of provisioning takes them out."""
+    """Pods that are about to be evicted, with their places on closed nodes, as removal commands begin: their executor
+    appends, the loop of provisioning takes them out once it has their places in `moving_to`."""
     moving_to: frozenset[str] = frozenset()
-    """Names of closed replacements with places that no pod has taken yet."""
+    """Names of closed nodes with places that no pod has taken yet, but for those of `moves`."""
+
+    def nodes_with_places(self) -> frozenset[str]:
+        """Return the names of closed nodes with places that no pod has taken yet."""
+        queued = frozenset(place.node for moves in tuple(self.moves) for _, place in moves)
+        return queued | self.moving_to  # read after `moves`, which are taken out once they are in it
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from controller.core.deprovisioning.backoff import FAILURE_ANNOTATION, RESTING_A
 from controller.core.deprovisioning.consolidation import ConsolidationTimes
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.machines.collection import CollectionTimes
+from controller.core.scheduling.taints import CLOSED_TAINT_KEY
 from controller.errors import InsufficientCapacityError
 from controller.kube.resources import NODES, PODS, PROVISIONERS
 from controller.operator.composition import OperatorTimes
@@ -110,6 +111,8 @@ DRAINS = frozenset({"POST pods/eviction"}) | GOES
 REPLACES = frozenset({RECORD, "launch", "POST nodes", "DELETE nodes"})
 JOINS = frozenset({"PATCH nodes ownerReferences", "PATCH nodes labels"})
 OPENS = frozenset({"POST pods/binding", f"PATCH nodes annotations.-{keys.OPENS_WITH}"})
+CORDONS = f"PATCH nodes annotations.-{keys.OPENS_WITH} labels"
+CLOSES, REOPENS = "PATCH nodes resourceVersion spec.taints", "PATCH nodes resourceVersion spec.-taints"
 RESTS = f"PATCH nodes annotations.{RESTING_ANNOTATION}"
 ENDS = frozenset({"PATCH nodes labels", "POST pods/eviction", "terminate", "PATCH nodes -finalizers"})
 
@@ -177,6 +180,18 @@ def consolidation_as_planned(controller: CrashingController) -> list[str]:
     return going
 
 
+def consolidation_onto_nodes_in_service(controller: CrashingController) -> list[str]:
+    """Pods of two sizes, each of which has room on another node: these are closed until the pods are bound to them."""
+    controller.world.add_provisioner(consolidation={"enabled": True})
+    for number, cpu in ((2, "2300m"), (3, "3200m")):
+        old_node(controller, number, "c5.xlarge", (cpu,))
+    going = old_node(controller, 1, "c5.xlarge", ())
+    for app, cpu in (("large", "1500m"), ("small", "500m")):
+        controller.actors.deploy(app, cpu)
+        controller.actors.make(f"{app}-old", app, cpu, going)
+    return [going]
+
+
 def consolidation_part(controller: CrashingController) -> list[str]:
     """A set on record, of which one node may not go any more: the other goes, and this one is given back."""
     world = controller.world
@@ -240,7 +255,16 @@ CASES = {
         consolidation_as_planned,
         2,
         OPENS,
-        JOINS | ENDS | REPLACES | {RESTS, f"PATCH nodes annotations.-{keys.OPENS_WITH} labels"},
+        JOINS | ENDS | REPLACES | {RESTS, CORDONS},
+    ),
+    "consolidation: onto nodes in service, begun": Case(
+        consolidation_onto_nodes_in_service, 0, frozenset({RECORD, CLOSES, "DELETE nodes"}), JOINS | ENDS
+    ),
+    "consolidation: onto nodes in service, bound": Case(
+        consolidation_onto_nodes_in_service,
+        0,
+        frozenset({"POST pods/binding", REOPENS}),
+        JOINS | ENDS | {RECORD, RESTS, CLOSES, "DELETE nodes", CORDONS},
     ),
     "consolidation: part": Case(consolidation_part, 0, frozenset({"DELETE nodes", ERASED}), JOINS | ENDS),
     "emptiness": Case(emptiness, 0, GOES, JOINS),
@@ -282,7 +306,9 @@ def test_it_ends_right_around_whichever_write_the_controller_dies(controller: Cr
     controller.until(lambda: not any(exists(world, NODES, node) for node in going), f"{going} gone")
     controller.until(lambda: controller.actors.running() == pods, "all pods running")
     controller.until(lambda: len(world.cloud.running) == len(world.kube.list(NODES)), "a node for each instance")
-    controller.until(lambda: not any(map(_touched, world.kube.list(NODES))), "nothing cordoned, no record left")
+    controller.until(
+        lambda: not any(map(_touched, world.kube.list(NODES))), "nothing cordoned or closed, no record left"
+    )
     controller.until(lambda: controller.alive, "a last process")
 
     launched = {one for one in world.cloud.instances if one not in OLD}
@@ -321,4 +347,5 @@ def test_headroom_is_launched_once_around_whichever_write_the_controller_dies(co
 def _touched(node: dict[str, Any]) -> bool:
     annotations = node["metadata"].get("annotations") or {}
     marks = annotations.keys() & {COMMAND_ANNOTATION, keys.OPENS_WITH}
-    return bool(node["spec"].get("unschedulable") or marks)
+    closed = any(taint["key"] == CLOSED_TAINT_KEY for taint in node["spec"].get("taints") or ())
+    return bool(node["spec"].get("unschedulable") or closed or marks)

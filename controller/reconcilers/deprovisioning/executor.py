@@ -407,14 +407,17 @@ class CommandExecutor:
             moved = {workload(pod) for node in seen.staying for pod in leaving_pods(node)}
             targets = [seen.snapshot.nodes[name] for name in outcome.targets]
             self._nodes.rest(targets, moved, now + REST_SECONDS)
+        if not self._nodes.mark(seen.staying):
+            return
         closing = to_close(outcome, seen.staying, seen.snapshot) if seen.simulator.place_as_planned else ()
-        if self._nodes.delete(seen.staying, record, closing):
-            used: Iterable[StateNode] = seen.command.replacements.values()
-            if seen.only is not None:
-                used = [node for node in used if node.name in outcome.targets]
-            self._nodes.nominate((*used, *closing), now + ARRIVAL_SECONDS)
-            self._nodes.wait_until_applied()
-            self._moves.append(places_on_closed_nodes(outcome, seen.staying, self._informers.snapshot()))
+        self._nodes.close(closing, record, seen.staying)
+        used: Iterable[StateNode] = seen.command.replacements.values()
+        if seen.only is not None:
+            used = [node for node in used if node.name in outcome.targets]
+        self._nodes.nominate((*used, *closing), now + ARRIVAL_SECONDS)
+        self._nodes.wait_until_applied()
+        self._moves.append(places_on_closed_nodes(outcome, seen.staying, self._informers.snapshot()))
+        self._nodes.delete(seen.staying, record)
 
     def _roll_back(self, seen: _Pass, because: str) -> None:
         """Undo the command on nodes that are not being deleted. Raises KubeError; the next pass continues.

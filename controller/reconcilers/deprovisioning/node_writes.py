@@ -91,15 +91,12 @@ class NodeWrites:
         for node in nodes:
             self.annotate(NodeAnnotations(node, {RESTING_ANNOTATION: write_resting(node, workloads, now, until)}))
 
-    def delete(self, nodes: Sequence[StateNode], record: Record, closing: Iterable[StateNode] = ()) -> bool:
-        """Delete a command's nodes; False when the current snapshot forbids it for one of them.
+    def mark(self, nodes: Sequence[StateNode]) -> bool:
+        """Mark a command's nodes for deletion; False when the current snapshot forbids it for one of them."""
+        return self._mark(nodes, self._unchanged)
 
-        closing: open nodes to which their pods move; they are closed before. Raises KubeError; the nodes not deleted
-        until then are unmarked.
-        """
-        if not self._mark(nodes, self._unchanged):
-            return False
-        self._close(closing, record, nodes)
+    def delete(self, nodes: Sequence[StateNode], record: Record) -> None:
+        """Delete marked nodes of a command. Raises KubeError; the nodes not deleted until then are unmarked."""
         for position, node in enumerate(nodes):
             self._delete(node, marked=nodes[position:])
             self._events.deleted(node, f"Deleting node, {record.method}: {record.reason}")
@@ -107,9 +104,8 @@ class NodeWrites:
             self._log.info(
                 "Deprovisioned node", id=record.id, node=node.name, method=record.method, because=record.reason
             )
-        return True
 
-    def _close(self, nodes: Iterable[StateNode], record: Record, marked: Sequence[StateNode]) -> None:
+    def close(self, nodes: Iterable[StateNode], record: Record, marked: Sequence[StateNode]) -> None:
         """Taint the nodes for kube-scheduler while pods move to them; one that changes in this moment stays open.
 
         Raises KubeError, and takes the marks off `marked` then.

@@ -122,7 +122,7 @@ class OpeningReconciler(ContextReconciler):
         Not those with a pod that could not be bound for OPEN_SECONDS: kube-scheduler then tries it.
         """
         kept = kept_closed(snapshot)
-        places = self._planning.moving_to
+        places = self._planning.nodes_with_places()
         kept.update((n, True) for n in places if n in snapshot.nodes and is_closed(snapshot.nodes[n].node))
         moving = [name for name, moves in kept.items() if moves]
         self._moving_since = {name: self._moving_since.get(name, now) for name in moving}

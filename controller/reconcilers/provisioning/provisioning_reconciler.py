@@ -183,13 +183,16 @@ class ProvisioningReconciler(ContextReconciler):
         New moves are followed from the next pass on: this one's snapshot may be older than their places.
         """
         moved = list(self._moving.follow(snapshot, self._expected.pods, self._clock.monotonic()))
-        while self._planning.moves:
-            self._moving.begin(self._planning.moves.popleft())
+        begun = tuple(self._planning.moves)
+        for moves in begun:
+            self._moving.begin(moves)
         for pod, node in moved:
             self._expected.expect(node, [pod])
         if moved:
             self._planning.expected = dict(self._expected.pods)
         self._planning.moving_to = self._moving.nodes
+        for _ in begun:
+            self._planning.moves.popleft()
 
     def _closes_at(self, triggers: Mapping[str, Pod], times: BatchTimes, now: float) -> float | None:
         """Return when the window closes: earlier where pods to come are known, and no others join them.

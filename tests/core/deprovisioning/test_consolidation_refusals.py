@@ -8,6 +8,7 @@ import pytest
 
 from controller.core.api import labels as keys
 from controller.core.api.frozen import FrozenMap
+from controller.core.api.node import Taint
 from controller.core.api.pod import PodAffinityTerm
 from controller.core.api.v1alpha5 import V1ALPHA5
 from controller.core.api.workloads import PodDisruptionBudget
@@ -35,6 +36,16 @@ def test_a_node_at_ninety_percent_is_not_swapped_for_pennies() -> None:
     assert "threshold" in reasons(search)
     asked = owner(disruption=replace(FREELY, consolidation_threshold=0.0))
     assert look(nodes, market, [asked]).commands, "any saving will do where the annotation says so"
+
+
+def test_empty_nodes_beside_it_make_no_move_dearer() -> None:
+    """They go by themselves. Were their cost part of the fleet's, a saving would be a smaller share of it."""
+    market = types_of(("m6a.2xlarge", "8", "32Gi", 0.40), ("m5.2xlarge", "8", "32Gi", 0.28))
+    held = with_budget('[{"nodes": "100%", "reasons": ["underutilized"]}, {"nodes": "0", "reasons": ["empty"]}]')
+    full = standing("a", "m6a.2xlarge", *[{"cpu": "1900m"}] * 4, types=market)
+    empty = [standing(f"empty-{n}", "m6a.2xlarge", types=market, taints=[Taint("mine")]) for n in range(9)]
+    assert removed(look([full], market, [held])) == [["a"]]
+    assert removed(look([full, *empty], market, [held])) == [["a"]]
 
 
 @pytest.mark.parametrize(("value", "stays"), [("true", True), ("false", False), ("yes", False)])

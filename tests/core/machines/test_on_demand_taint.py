@@ -11,6 +11,7 @@ from controller.core.api.node import Node, Taint
 from controller.core.api.pod import NodeSelectorTerm, Pod, PreferredTerm, SelectorRequirement
 from controller.core.cloud import PricedOffering
 from controller.core.machines.launching import node_taints
+from controller.core.machines.opening import closing_taint
 from controller.core.provisioning.plan import PlannedNode
 from controller.core.scheduling.requirements import Requirements
 from controller.core.scheduling.taints import ON_DEMAND_TAINT
@@ -57,7 +58,8 @@ def test_a_node_that_is_on_demand_because_pods_must_be_is_left_to_them(
     assert found == ((ON_DEMAND_TAINT,) if tainted else ())
 
 
-def test_plans_ignore_the_taint_but_no_other_preference() -> None:
-    other = Taint("mine", effect="PreferNoSchedule")
+def test_plans_ignore_the_taints_for_kube_scheduler_but_no_other() -> None:
+    others = Taint("mine", effect="PreferNoSchedule"), Taint("karpenter.sh/other", "command")
     for initialized in (True, False):
-        assert effective_taints(Node("one", taints=(ON_DEMAND_TAINT, other)), (), initialized) == (other,)
+        node = Node("one", taints=(ON_DEMAND_TAINT, closing_taint("command"), *others))
+        assert effective_taints(node, (), initialized) == others

@@ -15,8 +15,10 @@ from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.machines.on_their_way import ExpectedPod, stand_in_name
 from controller.core.machines.opening import (
     Openings,
+    closing_taint,
     expected_on,
     in_turn,
+    is_closed,
     openings,
     opens_together,
     pending,
@@ -54,6 +56,17 @@ def test_a_group_opens_once_all_of_its_nodes_are_ready() -> None:
     opens = openings([closed("a"), closed("b")], waits, 104.0, 10.0)
     assert opens.uids == {closed("a").uid, closed("b").uid}
     assert opens.next_at == inf
+
+
+def test_nodes_in_service_are_closed_by_a_taint_and_open_with_those_of_their_command() -> None:
+    a, b, c = (
+        replace(factories.node(name=name), taints=(closing_taint(command),))
+        for name, command in (("a", "one"), ("b", "one"), ("c", "two"))
+    )
+    assert all(map(is_closed, (a, b, c)))
+    assert not is_closed(factories.node(name="a"))
+    opens = openings([a, replace(b, ready=False), c], Openings(), 100.0, 10.0)
+    assert opens.uids == {c.uid}
 
 
 def test_ready_nodes_wait_no_longer_than_that_and_the_late_ones_open_as_they_come() -> None:

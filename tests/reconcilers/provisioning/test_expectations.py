@@ -10,6 +10,7 @@ import pytest
 from controller.core.api.frozen import FrozenMap
 from controller.core.api.labels import OPENS_WITH, ZONE
 from controller.core.api.pod import LabelSelector, Pod, PodAffinityTerm, PodVolume
+from controller.core.machines.opening import closing_taint
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.provisioning.expectations import (
     BINDING_SECONDS,
@@ -77,6 +78,20 @@ def test_which_of_an_owners_replicas_comes_to_which_of_their_nodes_makes_no_diff
 def test_what_is_planned_for_a_closed_node_is_not_planned_anew_when_others_are_bound_elsewhere(boots: str) -> None:
     """The whole plan is judged before the controller binds pods to it. Nor is what is planned for a launch."""
     assert waits_for_its_node("aa", boots)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_pod_waits_for_a_node_in_service_while_that_is_closed(*, closed: bool) -> None:
+    """kube-scheduler binds nothing there; the controller binds the pod."""
+    pod = replace(factories.pending_pod(name="moved"), owners=(factories.replica_set_owner(),))
+    taints = (closing_taint("command"),) if closed else ()
+    view = factories.snapshot(nodes=[factories.state_node(node=factories.node(name="a", taints=taints))], pending=[pod])
+    expected = Expectations()
+    expected.expect("a", [pod])
+    expected.planned(0.0)
+    expected.observe(view, 1, (), 0.0)
+    expected.observe(view, 1, (), 2 * BINDING_SECONDS)
+    assert (pod.uid in expected.on_the_way) == closed
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,18 @@ from controller.core.cloud import InstanceType
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, recorded_commands, write_record
 from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.deprovisioning.sets.planned_moves import (
+    MOST_CLOSED,
     as_planned,
     kept_closed,
     places_on_closed_nodes,
     takes_moved_pods,
+    to_close,
 )
 from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.core.machines.on_their_way import stand_in_name
+from controller.core.machines.opening import closing_taint
+from controller.core.provisioning.plan import ExistingPlacement, SchedulingPlan, SolvedProblem
+from controller.core.provisioning.problem import build
 from controller.core.state.snapshot import Snapshot, StateNode
 from tests import factories
 from tests.core.deprovisioning.builders import GPU, MARKET, NOW, owner, parts, standing
@@ -119,6 +124,77 @@ def test_replacements_are_kept_closed_until_the_pods_have_left_the_old_nodes(
     nodes: Iterable[StateNode], kept: dict[str, bool]
 ) -> None:
     assert kept_closed(factories.snapshot(nodes=nodes, provisioners=[owner()])) == kept
+
+
+def shut(node: StateNode, command: str = RECORD.id) -> StateNode:
+    """A node in service that this command has closed."""
+    return replace(node, node=replace(node.node, taints=(closing_taint(command),)))
+
+
+@pytest.mark.parametrize(
+    ("old", "taken", "kept"),
+    [
+        (committed(OLD), shut(OPEN), True),
+        (replace(OLD, marked_for_deletion=True), shut(OPEN), True),  # it is closed before the old node is deleted
+        (OLD, shut(OPEN), False),  # the process died in between, or may not delete the node after all
+        (committed(EMPTY_OLD), shut(OPEN), False),
+        (committed(OLD), shut(OPEN, "another"), False),
+        (committed(OLD), OPEN, False),
+    ],
+    ids=["its pods move", "is about to be deleted", "not begun", "its pods have moved", "another command's", "open"],
+)
+def test_nodes_in_service_are_kept_closed_while_the_pods_leave_the_old_nodes(
+    old: StateNode, taken: StateNode, *, kept: bool
+) -> None:
+    assert kept_closed(factories.snapshot(nodes=[old, taken], provisioners=[owner()])) == (
+        {"open": True} if kept else {}
+    )
+
+
+def closing(old: StateNode, *taking: StateNode) -> list[str]:
+    """Names of the nodes that are closed when the pods of the old one move to these, one to each, the rest to the
+    last."""
+    view = factories.snapshot(nodes=[old, *taking], provisioners=[owner()])
+    keys = [pod.key for pod in old.pods]
+    shares = [keys[i : i + 1] for i in range(len(taking) - 1)] + [keys[len(taking) - 1 :]]
+    placed = tuple(ExistingPlacement(node.name, tuple(pods), "") for node, pods in zip(taking, shares, strict=True))
+    solved = SolvedProblem(build(view, {}, old.pods), SchedulingPlan(existing=placed))
+    return [node.name for node in to_close(Outcome(solved=solved), [old], view)]
+
+
+def leaving(*requests: dict[str, str], scheduler: str = "default-scheduler") -> StateNode:
+    """A node with a pod of a ReplicaSet for each of these."""
+    web = factories.replica_set_owner()
+    pods = [
+        factories.running_pod(node="old", name=f"old-{n}", owner=web, requests=each, scheduler_name=scheduler)
+        for n, each in enumerate(requests)
+    ]
+    return standing("old", "c5.2xlarge", pods=pods)
+
+
+ROOMY = tuple(standing(f"room-{n}", "c5.2xlarge") for n in range(MOST_CLOSED + 1))
+FOREIGN = standing("foreign", "c5.2xlarge", provisioner="")
+
+
+def test_nodes_in_service_that_take_pods_of_several_sizes_are_closed_meanwhile() -> None:
+    assert closing(leaving(LARGE, SMALL), *ROOMY[:2]) == ["room-0", "room-1"]
+
+
+@pytest.mark.parametrize(
+    ("old", "taking", "closed_ones"),
+    [
+        pytest.param(leaving(LARGE, SMALL), ROOMY[:1], [], id="all to one node"),
+        pytest.param(leaving(SMALL, SMALL), ROOMY[:2], [], id="pods of one size"),
+        pytest.param(leaving(LARGE, SMALL), (FOREIGN, ROOMY[0]), ["room-0"], id="a node of nobody's Provisioner"),
+        pytest.param(leaving(LARGE, SMALL), (shut(ROOMY[1]), ROOMY[0]), ["room-0"], id="closed already"),
+        pytest.param(leaving(LARGE, SMALL, scheduler="volcano"), ROOMY[:2], [], id="pods of another scheduler"),
+        pytest.param(leaving(LARGE, *[SMALL] * MOST_CLOSED), ROOMY, [], id="too many"),
+    ],
+)
+def test_where_it_makes_no_difference_or_only_kube_scheduler_may_bind_the_pods_they_stay_open(
+    old: StateNode, taking: Sequence[StateNode], closed_ones: list[str]
+) -> None:
+    assert closing(old, *taking) == closed_ones
 
 
 STARTUP = Taint("agent", "", "NoSchedule")
