@@ -20,7 +20,7 @@ from controller.core.deprovisioning.candidates import Candidate
 from controller.core.deprovisioning.removal_simulation import Outcome
 from controller.core.provisioning.plan import PlannedNode, SolvedProblem
 
-DEFAULT_THRESHOLD = 0.16
+DEFAULT_THRESHOLD = 0.2
 """The least score where the Provisioner states none."""
 SPOT_FLEXIBILITY = 15
 """Offerings that a spot replacement of spot nodes must leave EC2 to choose from, so that repeated consolidation does
