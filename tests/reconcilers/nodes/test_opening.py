@@ -455,6 +455,21 @@ def test_pods_that_move_to_a_node_in_service_are_bound_as_they_come(world: World
     assert CLOSED_TAINT_KEY in taints_of(world, "there"), "another pod is still to come"
 
 
+def test_a_node_in_service_stays_closed_for_places_that_provisioning_has_not_read_yet(world: World) -> None:
+    """Its loop is busy with a plan while the pods are evicted."""
+    world.add_provisioner()
+    in_service(world, "gone")
+    world.add_pod("moves", node="there")
+    pod = world.caught_up().pods["default", "moves"]
+    world.context.planning.moves.append([(pod, ExpectedPod(pod.key, "there"))])
+    loop = OpeningReconciler(world.context)
+    loop.reconcile(world.caught_up())
+    assert CLOSED_TAINT_KEY in taints_of(world, "there")
+    world.context.planning.moves.clear()
+    loop.reconcile(world.caught_up())
+    assert CLOSED_TAINT_KEY not in taints_of(world, "there")
+
+
 def test_a_node_in_service_whose_command_did_not_begin_is_opened_by_the_next_leader(world: World) -> None:
     """The process died after it was closed, and before the old node was deleted."""
     moved_to(world)

@@ -1,0 +1,118 @@
+"""Nodes in service are closed before the pods of a removed node move to them, over the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION
+from controller.core.scheduling.taints import CLOSED_TAINT_KEY
+from controller.errors import ConflictError, KubeError
+from controller.kube.resources import NODES, Resource
+from tests.reconcilers.conftest import World
+from tests.reconcilers.deprovisioning.builders import Leader, consolidating, leader, old_node, record_of
+
+PLACES = {"large": "one", "small": "two"}
+"""The pods of the old node, and the only nodes with room for both."""
+
+
+@pytest.fixture
+def one(world: World) -> Leader:
+    """The leader of a cluster whose old node is about to go."""
+    consolidating(world)
+    for name in ("one", "two", "old"):
+        old_node(world, name, pods=0, kind="c5.xlarge")
+        world.come_up(name, {"cpu": "4", "memory": "8Gi", "pods": "58"})
+    pods = (("first", "one", "2300m"), ("second", "two", "3200m"), ("large", "old", "1500m"), ("small", "old", "500m"))
+    for name, node, cpu in pods:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{name}", "controller": True}
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        world.add_pod(name, node=node, spec={"containers": [container]}, ownerReferences=[owner])
+    return leader(world)
+
+
+def search(one: Leader) -> None:
+    """As long as a removal that was found has to hold, and a little more."""
+    one.some_passes(2)
+    one.world.clock.ahead_seconds += 16.0
+
+
+def closed_by(world: World) -> dict[str, str]:
+    """Of each closed node the command."""
+    taints = {node["metadata"]["name"]: node["spec"].get("taints") or [] for node in world.kube.list(NODES)}
+    return {name: t["value"] for name, each in taints.items() for t in each if t["key"] == CLOSED_TAINT_KEY}
+
+
+def places(world: World) -> dict[str, str]:
+    """Of the pods that are about to be evicted."""
+    return {pod.name: place.node for moves in world.context.planning.moves for pod, place in moves}
+
+
+def is_deleted(world: World) -> bool:
+    return "deletionTimestamp" in world.node("old")["metadata"]
+
+
+def until_deleted(one: Leader) -> None:
+    one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "old node deleted")
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, world: World, name: str, error: KubeError) -> None:
+    """The write that closes this node fails."""
+    patch = world.kube.patch
+
+    def refuse(resource: Resource, target: str, body: dict[str, Any], **more: Any) -> Any:
+        if target == name and "taints" in body.get("spec", {}):
+            raise error
+        return patch(resource, target, body, **more)
+
+    monkeypatch.setattr(world.kube, "patch", refuse)
+
+
+def test_they_are_closed_and_their_places_known_before_the_old_node_is_deleted(
+    one: Leader, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[tuple[dict[str, str], dict[str, str]]]()
+    delete = world.kube.delete
+
+    def spying(resource: Resource, name: str, *args: Any, **more: Any) -> Any:
+        if name == "old":
+            seen.append((closed_by(world), places(world)))
+        return delete(resource, name, *args, **more)
+
+    monkeypatch.setattr(world.kube, "delete", spying)
+    search(one)
+    until_deleted(one)
+    record = record_of(world.caught_up())
+    assert record is not None
+    assert seen == [({"one": record["id"], "two": record["id"]}, PLACES)]
+
+
+def test_with_the_setting_off_they_stay_open(one: Leader, world: World) -> None:
+    world.change_settings(place_as_planned=False)
+    search(one)
+    until_deleted(one)
+    assert (closed_by(world), places(world)) == ({}, {})
+
+
+def test_one_that_changes_in_that_moment_stays_open(one: Leader, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, world, "one", ConflictError("the Node has changed", 409))
+    search(one)
+    until_deleted(one)
+    assert set(closed_by(world)) == {"two"}
+    assert places(world) == {"small": "two"}
+
+
+def test_where_one_cannot_be_closed_the_old_node_stays_until_the_next_pass(
+    one: Leader, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, world, "two", KubeError("the API server is busy", 500))
+    search(one)
+    one.passes(lambda _: closed_by(world), "one is closed")
+    seen = one.some_passes(1)
+    assert not seen.nodes["old"].leaving
+    assert COMMAND_ANNOTATION in seen.nodes["old"].node.annotations
+    monkeypatch.undo()
+    world.clock.ahead_seconds += 60.0
+    until_deleted(one)
+    assert places(world) == PLACES
