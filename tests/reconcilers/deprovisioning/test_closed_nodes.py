@@ -9,7 +9,7 @@ import pytest
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.scheduling.taints import CLOSED_TAINT_KEY
 from controller.errors import ConflictError, KubeError
-from controller.kube.resources import NODES, Resource
+from controller.kube.resources import NODES, REPLICA_SETS, Resource
 from tests.reconcilers.conftest import World
 from tests.reconcilers.deprovisioning.builders import Leader, consolidating, leader, old_node, record_of
 
@@ -26,7 +26,10 @@ def one(world: World) -> Leader:
         world.come_up(name, {"cpu": "4", "memory": "8Gi", "pods": "58"})
     pods = (("first", "one", "2300m"), ("second", "two", "3200m"), ("large", "old", "1500m"), ("small", "old", "500m"))
     for name, node, cpu in pods:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{name}", "controller": True}
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+        made = world.kube.create(REPLICA_SETS, {"metadata": {"name": name}, "spec": spec}, "default")["metadata"]
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": made["uid"], "controller": True}
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
         world.add_pod(name, node=node, spec={"containers": [container]}, ownerReferences=[owner])
     return leader(world)
