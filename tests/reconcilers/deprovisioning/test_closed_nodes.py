@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION
 from controller.core.scheduling.taints import CLOSED_TAINT_KEY
-from controller.errors import ConflictError, KubeError
+from controller.errors import KubeError
 from controller.kube.resources import NODES, REPLICA_SETS, Resource
 from tests.reconcilers.conftest import World
 from tests.reconcilers.deprovisioning.builders import Leader, consolidating, leader, old_node, record_of
@@ -60,16 +61,16 @@ def until_deleted(one: Leader) -> None:
     one.passes(lambda s: s.nodes["old"].node.deleted_at is not None, "old node deleted")
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, world: World, name: str, error: KubeError) -> None:
-    """The write that closes this node fails."""
+def before_closing(monkeypatch: pytest.MonkeyPatch, world: World, name: str, act: Callable[[], object]) -> None:
+    """Something happens in the moment in which this node is to be closed."""
     patch = world.kube.patch
 
-    def refuse(resource: Resource, target: str, body: dict[str, Any], **more: Any) -> Any:
-        if target == name and "taints" in body.get("spec", {}):
-            raise error
+    def first(resource: Resource, target: str, body: dict[str, Any], **more: Any) -> Any:
+        if target == name and any(each["key"] == CLOSED_TAINT_KEY for each in body.get("spec", {}).get("taints", ())):
+            act()
         return patch(resource, target, body, **more)
 
-    monkeypatch.setattr(world.kube, "patch", refuse)
+    monkeypatch.setattr(world.kube, "patch", first)
 
 
 def test_they_are_closed_and_their_places_known_before_the_old_node_is_deleted(
@@ -99,9 +100,12 @@ def test_with_the_setting_off_they_stay_open(one: Leader, world: World) -> None:
 
 
 def test_one_that_changes_in_that_moment_stays_open(one: Leader, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, world, "one", ConflictError("the Node has changed", 409))
+    """A write that knows nothing of the change would take it back."""
+    taints = [{"key": "mine", "effect": "NoSchedule"}]
+    before_closing(monkeypatch, world, "one", lambda: world.kube.patch(NODES, "one", {"spec": {"taints": taints}}))
     search(one)
     until_deleted(one)
+    assert world.node("one")["spec"]["taints"] == taints
     assert set(closed_by(world)) == {"two"}
     assert places(world) == {"small": "two"}
 
@@ -109,7 +113,10 @@ def test_one_that_changes_in_that_moment_stays_open(one: Leader, world: World, m
 def test_where_one_cannot_be_closed_the_old_node_stays_until_the_next_pass(
     one: Leader, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing(monkeypatch, world, "two", KubeError("the API server is busy", 500))
+    def refuse() -> None:
+        raise KubeError("the API server is busy", 500)
+
+    before_closing(monkeypatch, world, "two", refuse)
     search(one)
     one.passes(lambda _: closed_by(world), "one is closed")
     seen = one.some_passes(1)
