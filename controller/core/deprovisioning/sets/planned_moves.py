@@ -106,8 +106,12 @@ def to_close(outcome: Outcome, removed: Sequence[StateNode], snapshot: Snapshot)
         for each in taking
         if all(may_be_bound(moved[key]) for key in each.pods if key in moved)
     )
-    closing = tuple(node for node in nodes if node.provisioner_name and node.initialized and not is_closed(node.node))
+    closing = tuple(node for node in nodes if _in_service(node) and not is_closed(node.node))
     return closing if len(closing) <= MOST_CLOSED else ()
+
+
+def _in_service(node: StateNode) -> bool:
+    return bool(node.provisioner_name) and node.initialized and node.node.ready
 
 
 def kept_closed(snapshot: Snapshot) -> dict[str, bool]:

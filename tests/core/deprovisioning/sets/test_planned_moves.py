@@ -173,6 +173,7 @@ def leaving(*requests: dict[str, str], scheduler: str = "default-scheduler") -> 
 
 
 ROOMY = tuple(standing(f"room-{n}", "c5.2xlarge") for n in range(MOST_CLOSED + 1))
+UNREADY = replace(ROOMY[1], node=replace(ROOMY[1].node, ready=False))
 FOREIGN = standing("foreign", "c5.2xlarge", provisioner="")
 
 
@@ -186,6 +187,7 @@ def test_nodes_in_service_that_take_pods_of_several_sizes_are_closed_meanwhile()
         pytest.param(leaving(LARGE, SMALL), ROOMY[:1], [], id="all to one node"),
         pytest.param(leaving(SMALL, SMALL), ROOMY[:2], [], id="pods of one size"),
         pytest.param(leaving(LARGE, SMALL), (FOREIGN, ROOMY[0]), ["room-0"], id="a node of nobody's Provisioner"),
+        pytest.param(leaving(LARGE, SMALL), (UNREADY, ROOMY[0]), ["room-0"], id="a node that is not Ready"),
         pytest.param(leaving(LARGE, SMALL), (shut(ROOMY[1]), ROOMY[0]), ["room-0"], id="closed already"),
         pytest.param(leaving(LARGE, SMALL, scheduler="volcano"), ROOMY[:2], [], id="pods of another scheduler"),
         pytest.param(leaving(LARGE, *[SMALL] * MOST_CLOSED), ROOMY, [], id="too many"),
