@@ -20,7 +20,7 @@ from controller.core.deprovisioning.method import NodeAnnotations
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, read_record, write_record
 from controller.core.deprovisioning.removal_command import Command
 from controller.core.machines.node_documents import taint_document
-from controller.core.machines.opening import closing_taint
+from controller.core.machines.opening import closing_taint, is_closed
 from controller.core.provisioning.problem import leaving_pods
 from controller.core.state.cluster import Cluster
 from controller.core.state.snapshot import Snapshot, StateNode
@@ -108,10 +108,12 @@ class NodeWrites:
     def close(self, nodes: Iterable[StateNode], record: Record, marked: Sequence[StateNode]) -> None:
         """Taint the nodes for kube-scheduler while pods move to them; one that changes in this moment stays open.
 
-        Raises KubeError, and takes the marks off `marked` then.
+        One that another command has closed meanwhile keeps that command's taint: the API server accepts one of a key and
+        effect. Raises KubeError, and takes the marks off `marked` then.
         """
         present, closed = self._informers.snapshot(), list[str]()
-        for node in (present.nodes[each.name].node for each in nodes if each.name in present.nodes):
+        still_there = (present.nodes[each.name].node for each in nodes if each.name in present.nodes)
+        for node in (each for each in still_there if not is_closed(each)):
             taints = [taint_document(taint) for taint in (*node.taints, closing_taint(record.id))]
             patch = {"metadata": {"resourceVersion": node.resource_version}, "spec": {"taints": taints}}
             try:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from controller.core.deprovisioning.records import COMMAND_ANNOTATION
+from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record
 from controller.core.scheduling.taints import CLOSED_TAINT_KEY
 from controller.errors import KubeError
 from controller.kube.resources import NODES, REPLICA_SETS, Resource
+from controller.reconcilers.deprovisioning.node_writes import NodeWrites
 from tests.reconcilers.conftest import World
 from tests.reconcilers.deprovisioning.builders import Leader, consolidating, leader, old_node, record_of
 
@@ -51,10 +52,6 @@ def closed_by(world: World) -> dict[str, str]:
 def places(world: World) -> dict[str, str]:
     """Of the pods that are about to be evicted."""
     return {pod.name: place.node for moves in world.context.planning.moves for pod, place in moves}
-
-
-def is_deleted(world: World) -> bool:
-    return "deletionTimestamp" in world.node("old")["metadata"]
 
 
 def until_deleted(one: Leader) -> None:
@@ -108,6 +105,16 @@ def test_one_that_changes_in_that_moment_stays_open(one: Leader, world: World, m
     assert world.node("one")["spec"]["taints"] == taints
     assert set(closed_by(world)) == {"two"}
     assert places(world) == {"small": "two"}
+
+
+def test_one_that_another_command_has_closed_meanwhile_keeps_its_taint(one: Leader, world: World) -> None:
+    """Two commands of one pass see the same snapshot."""
+    writes, seen = NodeWrites(one.world.context), world.caught_up().nodes["one"]
+    for command in ("first", "second"):
+        writes.close([seen], Record(command, "consolidation", "it saves", (), (), 0.0), [])
+        writes.wait_until_applied()
+    taints = world.node("one")["spec"]["taints"]
+    assert [each["value"] for each in taints if each["key"] == CLOSED_TAINT_KEY] == ["first"]
 
 
 def test_where_one_cannot_be_closed_the_old_node_stays_until_the_next_pass(
