@@ -108,8 +108,8 @@ class NodeWrites:
     def close(self, nodes: Iterable[StateNode], record: Record, marked: Sequence[StateNode]) -> None:
         """Taint the nodes for kube-scheduler while pods move to them; one that changes in this moment stays open.
 
-        One that another command has closed meanwhile keeps that command's taint: the API server accepts one of a key and
-        effect. Raises KubeError, and takes the marks off `marked` then.
+        One that another command has closed meanwhile keeps its taint: the API server accepts one of a key and effect.
+        Raises KubeError, and takes the marks off `marked` then.
         """
         present, closed = self._informers.snapshot(), list[str]()
         still_there = (present.nodes[each.name].node for each in nodes if each.name in present.nodes)
