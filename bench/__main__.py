@@ -393,7 +393,15 @@ def scale(nodes: int, side: Path | None, rounds: int, json_file: Path | None, in
     """Pods that all wait at once, on a real control plane: write scale.svg and scale.md. Takes minutes."""
     from bench.control_plane import scalereport
     from bench.control_plane.scale import run as scale_run
-    from bench.control_plane.side_by_side import figures, over_limit, ratios, read, side_table
+    from bench.control_plane.side_by_side import (
+        figures,
+        over_limit,
+        programs_table,
+        ratios,
+        read,
+        side_table,
+        without_controller,
+    )
     from sandbox import kubebinaries
     from sandbox.realkube import ASSETS_VARIABLE
 
@@ -410,7 +418,9 @@ def scale(nodes: int, side: Path | None, rounds: int, json_file: Path | None, in
         ahead, _ = scale_run(nodes, ahead_of_owners=True)
         beside = {"NodeLess, planAheadOwners": figures(ahead), **others}
         limit = {"kube-scheduler, nodes there beforehand": figures(alone)}
-        text += "\n" + side_table({"NodeLess": own, **beside, **limit}) + ratios(every)
+        text += "\n" + side_table({"NodeLess": own, **beside, **limit})
+        text += "\n" + programs_table(measured, alone) + ratios(every)
+        text += without_controller([(run, limit_run) for run, limit_run in every if limit_run])
     into.mkdir(parents=True, exist_ok=True)
     (into / "scale.svg").write_text(scalereport.picture(measured))
     (into / "scale.md").write_text(text)

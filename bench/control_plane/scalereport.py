@@ -19,9 +19,10 @@ of 16 vCPUs: ten fill one; from launch to Ready a node takes nine seconds, kube-
 are limited to 300 requests a second. `--side FILE` prints another controller's figures beside them, ours with setting
 `planAheadOwners`, which needs not wait until all pods are made, and the limit: what kube-scheduler takes for the same
 pods, on the same nodes, without a controller. Where all processes' processor time is about the seconds until the last
-pod is bound times the machine's cores, its processors were busy throughout: the run then takes as long as their work,
-to which joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most. With `--rounds N` the page shows
-the middle one of N runs, each of which has a limit of its own.
+pod is bound times the machine's cores, its processors were busy throughout: the run then takes as long as their work.
+The table of programs says whose it is; joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most, and
+the last line what would be left with a controller that needs no time. With `--rounds N` the page shows the middle one
+of N runs, each of which has a limit of its own.
 
 """
 

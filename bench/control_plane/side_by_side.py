@@ -14,7 +14,11 @@ from typing import Any
 
 import orjson
 
+from bench.control_plane.processor_time import BENCH, CONTROLLER
 from bench.control_plane.scale import ScaleRun
+
+LEAST = 0.05
+"""Seconds of a program that has a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,24 @@ def ratios(rounds: Sequence[tuple[ScaleRun, ScaleRun | None]]) -> str:
     """Return a sentence with each round's `over_limit`, least first."""
     each = ", ".join(f"{over_limit(one):.2f}" for one in rounds)
     return f"\nLast pod bound, NodeLess over the limit of the same round: {each}.\n"
+
+
+def programs_table(run: ScaleRun, alone: ScaleRun) -> str:
+    """Return a Markdown table of the programs' processor time in a run and in the limit's."""
+    rows = sorted(run.program_seconds.items(), key=lambda row: -row[1])
+    lines = [f"| {name} | {s:.1f} | {alone.program_seconds.get(name, 0.0):.1f} |" for name, s in rows if s >= LEAST]
+    return "\n".join(["| processor time, s | NodeLess | limit |", "| --- | --- | --- |", *lines]) + "\n"
+
+
+def without_controller(rounds: Sequence[tuple[ScaleRun, ScaleRun]]) -> str:
+    """Return a sentence with what the other programs' processor time is over the limit's, least first."""
+    each = sorted(_others(run) / _others(alone) for run, alone in rounds)
+    told = ", ".join(f"{one:.2f}" for one in each)
+    return f"\nProcessor time of all programs but the controller, over the limit's of the same round: {told}.\n"
+
+
+def _others(run: ScaleRun) -> float:
+    return sum(seconds for name, seconds in run.program_seconds.items() if name not in (CONTROLLER, BENCH))
 
 
 def _share(values: tuple[float, ...], part: float) -> float:

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.control_plane.processor_time import machine_seconds, program, program_seconds, since
 from bench.control_plane.scale import ScaleRun, Usage, sampled
 from bench.control_plane.scalereport import picture, share, table
-from bench.control_plane.side_by_side import figures, over_limit, ratios, read, side_table
+from bench.control_plane.side_by_side import (
+    figures,
+    over_limit,
+    programs_table,
+    ratios,
+    read,
+    side_table,
+    without_controller,
+)
+
+BURN = """
+import time
+while time.process_time() < 0.15:
+    pass
+print("burnt", flush=True)
+time.sleep(60)
+"""
 
 RUN = ScaleRun(
     created=(0.0, 0.0, 1.0, 1.0),
@@ -23,6 +42,7 @@ RUN = ScaleRun(
     usage=(Usage(0.0, 100 << 20, 1.0), Usage(5.0, 300 << 20, 3.0), Usage(9.0, 200 << 20, 4.5)),
     calls=Counter({"create nodes": 2, "patch nodes": 5}),
     machine_seconds=40.0,
+    program_seconds={"controller": 4.0, "kube-apiserver": 30.0, "etcd": 3.0, "bench": 1.0, "other programs": 0.01},
     load=1.5,
 )
 
@@ -77,6 +97,44 @@ def test_the_figures_stand_beside_anothers_and_the_limit(tmp_path: Path) -> None
     assert rows["api requests a node"] == ["3.5", "18.4", ""]
     assert rows["wait p99 s"] == ["8", "", "8"]
     assert rows["controller cpu ms a node"] == ["1,750", "", ""]
+
+
+def test_the_programs_processor_time_stands_beside_the_limits() -> None:
+    """Those with next to none have no row, and the bench has no part in what the others need."""
+    alone = replace(RUN, program_seconds={"kube-apiserver": 20.0, "etcd": 2.0, "bench": 9.0})
+    rows = programs_table(RUN, alone).splitlines()
+    assert rows[2:] == [
+        "| kube-apiserver | 30.0 | 20.0 |",
+        "| controller | 4.0 | 0.0 |",
+        "| etcd | 3.0 | 2.0 |",
+        "| bench | 1.0 | 9.0 |",
+    ]
+    assert without_controller([(RUN, alone)]).strip().endswith("limit's of the same round: 1.50.")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["/opt/kube/kube-scheduler", "--leader-elect=false"], "kube-scheduler"),
+        (["python", "-u", "-m", "sandbox.world", "--region", "eu-west-1"], "kubelets (sandbox)"),
+        (["python", "/venv/bin/nodeless", "run"], "controller"),
+        (["python", "-m", "http.server"], "other programs"),
+        ([], "other programs"),
+    ],
+)
+def test_a_program_is_known_by_its_command_line(words: list[str], name: str) -> None:
+    assert program(words) == name
+
+
+def test_processor_time_is_counted_of_this_process_and_those_that_it_started() -> None:
+    machine, before = machine_seconds(), program_seconds()
+    with subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"burnt\n"
+        spent = since(before)
+        child.kill()
+    assert spent["other programs"] >= 0.1
+    assert machine_seconds() - machine >= 0.1
 
 
 @pytest.mark.parametrize("text", ["[]", '{"last_pod_bound_s": "soon"}', '{"last_pod_bound_s": true}'])
