@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.consolidation import SPECS, instance_types
+from bench.rebalance_runs.least_moves import least_moves
 from controller.core.api import labels
 from controller.core.api.disruption import DisruptionPolicy
 from controller.core.api.frozen import FrozenMap
@@ -31,7 +32,7 @@ from controller.core.api.node import Node
 from controller.core.api.pod import OwnerReference, Pod, PodKey
 from controller.core.api.provisioner import Provisioner
 from controller.core.cloud import InstanceType
-from controller.core.deprovisioning.candidates import candidates
+from controller.core.deprovisioning.candidates import Candidate, candidates
 from controller.core.deprovisioning.consolidation import Consolidation
 from controller.core.deprovisioning.gate import Gate
 from controller.core.deprovisioning.method import MethodInput
@@ -99,26 +100,15 @@ class Cycle:
     writes: int
     without: Way
     with_costs: Way
-
-    @property
-    def common_price(self) -> float:
-        """$ an hour that both ways reach."""
-        return max(self.without.price, self.with_costs.price) + 1e-9
+    common_price: float
+    """$ an hour that both ways reach."""
+    least: tuple[int, int]
+    """The fewest evictions with which any fleet reaches the common price, both ways."""
 
     @property
     def deleted(self) -> int:
         """Pods of all Deployments."""
         return sum(gone for _, gone in self.scaled)
-
-    @property
-    def divisible(self) -> float:
-        """Evictions to the common price if nodes were divisible and each part had its share of every Deployment.
-
-        The part that goes costs what is saved. Whichever part that is, it has as many pods of a Deployment, and needs
-        no eviction of those that the Deployment deletes there.
-        """
-        part = 1.0 - self.common_price / self.without.start
-        return sum(max(0.0, part * pods - gone) for pods, gone in self.scaled)
 
 
 @dataclass(slots=True)
@@ -164,6 +154,10 @@ class Fleet:
             pods=FrozenMap(dict(sorted(self.pods.items()))),
             provisioners=FrozenMap({POOL: pool}),
         )
+
+    def priced(self) -> list[Candidate]:
+        """The nodes, at their price alone."""
+        return list(candidates(self.snapshot(), self.catalog, self.now))
 
     def scale(self, app: int, replicas: int) -> int:
         """Give a ReplicaSet so many pods; return how many were deleted. New ones are not bound yet."""
@@ -373,7 +367,11 @@ def live(seed: int, shares: Callable[[random.Random], list[float]]) -> Iterator[
             own = sum(pod.labels["app"] == str(app) for pod in fleet.pods.values())
             scaled.append((own, fleet.scale(app, max(1, round(own * share)))))
             told.scale(app, max(1, round(own * share)))
-        yield Cycle(tuple(scaled), writes, fleet.consolidate(), told.consolidate())
+        before = (fleet.priced(), told.priced())
+        without, with_costs = fleet.consolidate(), told.consolidate()
+        price = max(without.price, with_costs.price) + 1e-9
+        least = [least_moves(nodes, list(fleet.types.values()), 0.0, price).moves for nodes in before]
+        yield Cycle(tuple(scaled), writes, without, with_costs, price, (least[0], least[1]))
 
 
 def run(cycles: int, shares: Callable[[random.Random], list[float]]) -> list[Cycle]:
@@ -390,10 +388,11 @@ def row(name: str, cycles: Sequence[Cycle]) -> str:
     equal.append(sum(cycle.with_costs.evictions_to(cycle.common_price) for cycle in cycles))
     price = [sum(way.price for way in side) / len(cycles) for side in ways]
     nodes = [sum(way.nodes for way in side) / len(cycles) for side in ways]
-    divisible = sum(cycle.divisible for cycle in cycles)
+    least = [sum(cycle.least[way] for cycle in cycles) for way in (0, 1)]
     deleted, writes = sum(cycle.deleted for cycle in cycles), sum(cycle.writes for cycle in cycles)
     return (
-        f"| {name} | {len(cycles)} | {deleted:,} | {equal[0]:,} → {equal[1]:,} ({_less(equal)}) | {divisible:,.0f} | "
+        f"| {name} | {len(cycles)} | {deleted:,} | {equal[0]:,} → {equal[1]:,} ({_less(equal)}) | "
+        f"{least[0]:,} → {least[1]:,} ({_less(least)}) | "
         f"{every[0]:,} → {every[1]:,} ({_less(every)}) | {price[0]:.3f} → {price[1]:.3f} | "
         f"{nodes[0]:.1f} → {nodes[1]:.1f} | {writes / len(cycles):.0f} |"
     )
@@ -415,9 +414,9 @@ HEAD = """# Scale-ins with pod deletion costs
 come to rest, and are scaled in by random shares; twice from the same state, without deletion costs and with those that
 the controller writes (setting `podDeletionCost`). ReplicaSets choose their victims by kube-controller-manager's rules,
 consolidation is the controller's own, and time is virtual (`bench/scale_in_runs` says what is simplified). Without →
-with; "to the same price": until the fleet first cost no more than the dearer of both in the end; "divisible": as many
-with deletion costs if any part of the fleet could go, and had its share of every Deployment.
+with; "to the same price": until the fleet first cost no more than the dearer of both in the end; "the least": the
+fewest that lead to that price, by an exact program that knows it beforehand (`bench/rebalance_runs/least_moves.py`).
 
-| scale-in of | scale-ins | deleted | evictions to the same price | divisible | in all | $ an hour | nodes | writes |
+| scale-in of | scale-ins | deleted | evictions to the same price | the least | in all | $ an hour | nodes | writes |
 |---|---|---|---|---|---|---|---|---|
 """
