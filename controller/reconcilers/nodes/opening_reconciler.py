@@ -203,7 +203,7 @@ class OpeningReconciler(ContextReconciler):
             node = parse_node(self._kube.get(NODES, seen.name))
             if node.uid != seen.uid or node.deleted_at is not None or not is_closed(node):
                 return
-            self._informers.learn(NODES, self._uncordon(node))
+            self._informers.learn(NODES, self._make_schedulable(node))
         except NotFoundError as error:
             self._log.debug("Node was gone before it was opened", node=seen.name, error=str(error))
         except ConflictError:
@@ -214,10 +214,10 @@ class OpeningReconciler(ContextReconciler):
             self._items.succeeded(seen.uid)
             self._log.info("Opened node to pods", node=seen.name)
 
-    def _uncordon(self, node: Node) -> dict[str, Any]:
-        """Uncordon the node, without the taint of the cordon, which the node controller takes off some time later.
+    def _make_schedulable(self, node: Node) -> dict[str, Any]:
+        """Uncordon a new node, and take off a node in service the taint that closes it: its cordon is somebody else's.
 
-        Of a node in service only the taint goes: its cordon is somebody else's. Raises ConflictError if the Node is not
+        The taint of the cordon goes too, which the node controller would take off some time later. Raises ConflictError if the Node is not
         the one that was seen any more, and other KubeErrors.
         """
         closed = closed_in_service(node)

@@ -130,11 +130,11 @@ class Expectations:
             del self.pods[uid]
         return uids
 
-    def placed(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
-        """Return the pods that wait for nodes on their way, pods to come included, by node.
+    def forget_displaced(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
+        """Forget pods whose room on a node on its way others have taken: a new plan gives them room elsewhere, before
+        anything counts as free there.
 
-        Pods whose room on such a node others have taken wait for it no more: a new plan gives them room elsewhere,
-        before anything counts as free there.
+        Return the other pods that wait for nodes on their way, pods to come included, by node.
         """
         coming = {uid: each for uid, each in self.pods.items() if uid in self.on_the_way}
         here = expected_on((node.node for node in snapshot.nodes.values()), coming)

@@ -344,7 +344,7 @@ class ProvisioningReconciler(ContextReconciler):
         """Build the problem of all pods to plan for; return it with the keys of those that are planned ahead."""
         staged, skipped = with_learned_storage(self._under_way.counted_in(snapshot)), view.briefly()
         to_come = {pod.key: pod for pod in pods_to_come(staged)} if self._plans_ahead_of_owners() else {}
-        placed = self._expected.placed(staged, to_come)
+        placed = self._expected.forget_displaced(staged, to_come)
         pods = untried(staged).without(placed.values()) if self._plans_ahead() else NONE_UNTRIED
         come_later = {key: to_come.pop(key) for key in chain.from_iterable(placed.values()) if key in to_come}
         staged = with_bound(replace(staged, pods=FrozenMap({**staged.pods, **come_later})), placed)
