@@ -217,8 +217,8 @@ class OpeningReconciler(ContextReconciler):
     def _make_schedulable(self, node: Node) -> dict[str, Any]:
         """Uncordon a new node, and take off a node in service the taint that closes it: its cordon is somebody else's.
 
-        The taint of the cordon goes too, which the node controller would take off some time later. Raises ConflictError if the Node is not
-        the one that was seen any more, and other KubeErrors.
+        The taint of the cordon goes too, which the node controller would take off some time later. Raises ConflictError
+        if the Node is not the one that was seen any more, and other KubeErrors.
         """
         closed = closed_in_service(node)
         metadata: dict[str, Any] = {"resourceVersion": node.resource_version}
