@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -19,6 +20,25 @@ NAMED = {
     "sandbox.aws": "EC2 (sandbox)",
 }
 """What a program is called in tables, by its name or that of the Python module that it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorTime:
+    """Seconds of processor time: of all processes on the machine, and of them those of this process and the programs
+    that it started, by program."""
+
+    machine: float
+    programs: Mapping[str, float]
+
+    @classmethod
+    def now(cls) -> ProcessorTime:
+        """Return the time so far."""
+        return cls(machine_seconds(), program_seconds())
+
+    def since(self, before: ProcessorTime) -> ProcessorTime:
+        """Return the time between both."""
+        programs = {name: now - before.programs.get(name, 0.0) for name, now in self.programs.items()}
+        return ProcessorTime(self.machine - before.machine, programs)
 
 
 def machine_seconds() -> float:
@@ -38,7 +58,7 @@ def program_seconds() -> dict[str, float]:
     for folder in PROC.glob("[0-9]*"):
         if (fields := _stat(folder)) is not None:
             children[int(fields[1])].append(int(folder.name))
-            seconds[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            seconds[int(folder.name)] = _seconds(fields)
     total: defaultdict[str, float] = defaultdict(float)
     left = [os.getpid()]
     while left:
@@ -49,9 +69,9 @@ def program_seconds() -> dict[str, float]:
     return dict(total)
 
 
-def since(before: Mapping[str, float]) -> dict[str, float]:
-    """Return the processor time since `program_seconds` said this."""
-    return {name: now - before.get(name, 0.0) for name, now in program_seconds().items()}
+def process_seconds(pid: int) -> float:
+    """Return the processor time of a process so far. Raises OSError if it has ended."""
+    return _seconds(_fields(PROC / str(pid)))
 
 
 def program(words: Sequence[str]) -> str:
@@ -61,11 +81,21 @@ def program(words: Sequence[str]) -> str:
 
 
 def _stat(folder: Path) -> list[str] | None:
-    """Return a process's fields from its state on; None if it has ended. Its name, before them, may have spaces."""
+    """Return a process's fields; None if it has ended."""
     try:
-        return (folder / "stat").read_text().rpartition(") ")[2].split()
+        return _fields(folder)
     except OSError:
         return None
+
+
+def _fields(folder: Path) -> list[str]:
+    """Return the fields of a process's stat from its state, the third, on: its name, before that, may have spaces."""
+    return (folder / "stat").read_text().rpartition(") ")[2].split()
+
+
+def _seconds(fields: Sequence[str]) -> float:
+    """Return user and system time: utime and stime are fields 14 and 15 of stat."""
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _words(folder: Path) -> list[str]:

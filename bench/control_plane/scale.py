@@ -12,14 +12,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench.control_plane.processor_time import machine_seconds, program_seconds, since
+from bench.control_plane.processor_time import ProcessorTime, process_seconds
 from components.documents.rbac import rbac
 from e2e.audit import tally
 from e2e.cluster import Cluster, condition
@@ -67,10 +67,8 @@ class ScaleRun:
     usage: tuple[Usage, ...]
     calls: Counter[str]
     """The controller's requests to the API server, by verb and resource, until the last pod was bound."""
-    machine_seconds: float
-    """Processor time of all processes on the machine, from the first pod to the last binding."""
-    program_seconds: Mapping[str, float]
-    """Of these, the time of the programs that the run started."""
+    spent: ProcessorTime
+    """From the first pod to the last binding."""
     load: float
     """The machine's load average over 5 minutes, at the end: others may be at work on it."""
 
@@ -132,12 +130,12 @@ def _plan_ahead_of_owners(cluster: Cluster) -> None:
     cluster.until(lambda: any(line["message"] == "Acts" for line in cluster.replicas.lines(logged)), "it leads", 60.0)
 
 
-def _ask_and_wait(cluster: Cluster, nodes: int) -> tuple[float, dict[str, float]]:
-    """Ask for the pods and wait until all are bound; the processor time meanwhile of the machine and of programs."""
-    before, by_program = machine_seconds(), program_seconds()
+def _ask_and_wait(cluster: Cluster, nodes: int) -> ProcessorTime:
+    """Ask for the pods and wait until all are bound; return the processor time meanwhile."""
+    before = ProcessorTime.now()
     cluster.apply(*_workloads(nodes * PODS_PER_NODE))
     cluster.until(lambda: _all_bound(cluster, nodes), "all pods are bound", WAIT_SECONDS, every_seconds=2.0)
-    return machine_seconds() - before, since(by_program)
+    return ProcessorTime.now().since(before)
 
 
 def _provisioner() -> Obj:
@@ -163,7 +161,7 @@ def _some_pod(cluster: Cluster, **query: str) -> bool:
 
 
 def _read(
-    cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float, spent: tuple[float, dict[str, float]]
+    cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float, spent: ProcessorTime
 ) -> ScaleRun:
     pods = [pod for pod in cluster.pods(NAMESPACE) if pod["status"]["phase"] != "Failed"]
     nodes = cluster.nodes("scale")
@@ -179,8 +177,7 @@ def _read(
         ready=tuple(sorted(_since(node, "Ready") - first for node in nodes if condition(node, "Ready") == "True")),
         usage=tuple(Usage(each.at + began - first, each.rss_bytes, each.processor_seconds) for each in usage),
         calls=calls,
-        machine_seconds=spent[0],
-        program_seconds=spent[1],
+        spent=spent,
         load=os.getloadavg()[1],
     )
 
@@ -215,8 +212,6 @@ def sampled(pid: int) -> Iterator[list[Usage]]:
 
 
 def _usage(pid: int, at: float) -> Usage:
-    """See proc(5): utime and stime are fields 14 and 15, resident pages the second of statm."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    """See proc(5): resident pages are the second field of statm."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    ticks = int(fields[11]) + int(fields[12])
-    return Usage(at, pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK"))
+    return Usage(at, pages * os.sysconf("SC_PAGE_SIZE"), process_seconds(pid))

@@ -20,9 +20,10 @@ are limited to 300 requests a second. `--side FILE` prints another controller's 
 `planAheadOwners`, which needs not wait until all pods are made, and the limit: what kube-scheduler takes for the same
 pods, on the same nodes, without a controller. Where all processes' processor time is about the seconds until the last
 pod is bound times the machine's cores, its processors were busy throughout: the run then takes as long as their work.
-The table of programs says whose it is; joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most, and
-the last line what would be left with a controller that needs no time. With `--rounds N` the page shows the middle one
-of N runs, each of which has a limit of its own.
+The table of programs says whose it is; joining nodes (kubelets, kube-controller-manager, kube-apiserver) add most. The
+last line leaves the controller's own time out, and not what it makes others do; a machine whose speed changes between
+the two runs moves it as it does the seconds. With `--rounds N` the page shows the middle one of N runs, each of which
+has a limit of its own.
 
 """
 
@@ -42,7 +43,7 @@ def table(run: ScaleRun) -> str:
         ("controller's memory at most, MiB", f"{run.rss_bytes / 2**20:.0f}"),
         ("controller's processor time, s", f"{run.processor_seconds:.0f}"),
         ("API requests of the controller a node", f"{run.calls_per_node:.1f}"),
-        ("processor time of all processes on the machine, s", f"{run.machine_seconds:.0f}"),
+        ("processor time of all processes on the machine, s", f"{run.spent.machine:.0f}"),
         ("load of the machine, 5 min", f"{run.load:.1f}"),
     ]  # fmt: skip
     calls = [(f"of these {name}", f"{n / len(run.launched):.2f}") for name, n in run.calls.most_common(MOST_CALLS)]

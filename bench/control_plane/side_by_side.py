@@ -17,8 +17,8 @@ import orjson
 from bench.control_plane.processor_time import BENCH, CONTROLLER
 from bench.control_plane.scale import ScaleRun
 
-LEAST = 0.05
-"""Seconds of a program that has a row."""
+LEAST_SECONDS = 0.05
+"""A program with less processor time has no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def figures(run: ScaleRun) -> Figures:
         controller_cpu_ms_a_node=None if alone else 1_000.0 * run.processor_seconds / len(run.launched),
         controller_rss_mib=None if alone else run.rss_bytes / 2**20,
         api_requests_a_node=None if alone else run.calls_per_node,
-        machine_cpu_s=run.machine_seconds,
+        machine_cpu_s=run.spent.machine,
         machine_cores=os.cpu_count(),
         load_of_machine=run.load,
     )
@@ -104,8 +104,10 @@ def ratios(rounds: Sequence[tuple[ScaleRun, ScaleRun | None]]) -> str:
 
 def programs_table(run: ScaleRun, alone: ScaleRun) -> str:
     """Return a Markdown table of the programs' processor time in a run and in the limit's."""
-    rows = sorted(run.program_seconds.items(), key=lambda row: -row[1])
-    lines = [f"| {name} | {s:.1f} | {alone.program_seconds.get(name, 0.0):.1f} |" for name, s in rows if s >= LEAST]
+    rows = sorted(run.spent.programs.items(), key=lambda row: -row[1])
+    lines = [
+        f"| {name} | {s:.1f} | {alone.spent.programs.get(name, 0.0):.1f} |" for name, s in rows if s >= LEAST_SECONDS
+    ]
     return "\n".join(["| processor time, s | NodeLess | limit |", "| --- | --- | --- |", *lines]) + "\n"
 
 
@@ -113,11 +115,11 @@ def without_controller(rounds: Sequence[tuple[ScaleRun, ScaleRun]]) -> str:
     """Return a sentence with what the other programs' processor time is over the limit's, least first."""
     each = sorted(_others(run) / _others(alone) for run, alone in rounds)
     told = ", ".join(f"{one:.2f}" for one in each)
-    return f"\nProcessor time of all programs but the controller, over the limit's of the same round: {told}.\n"
+    return f"\nProcessor time of all programs but controller and bench, over the limit's of the same round: {told}.\n"
 
 
 def _others(run: ScaleRun) -> float:
-    return sum(seconds for name, seconds in run.program_seconds.items() if name not in (CONTROLLER, BENCH))
+    return sum(seconds for name, seconds in run.spent.programs.items() if name not in (CONTROLLER, BENCH))
 
 
 def _share(values: tuple[float, ...], part: float) -> float:

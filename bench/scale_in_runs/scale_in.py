@@ -93,22 +93,29 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A scale-in both ways. `scaled`: pods of each Deployment, and how many of them are deleted; `writes`: annotations
-    written before it."""
+    """A scale-in both ways. `gone`: how many pods each Deployment deletes; `writes`: annotations written before it."""
 
-    scaled: tuple[tuple[int, int], ...]
+    gone: tuple[int, ...]
     writes: int
     without: Way
     with_costs: Way
-    common_price: float
-    """$ an hour that both ways reach."""
     least: tuple[int, int]
     """The fewest evictions with which any fleet reaches the common price, both ways."""
 
     @property
+    def common_price(self) -> float:
+        """$ an hour that both ways reach."""
+        return common_price(self.without, self.with_costs)
+
+    @property
     def deleted(self) -> int:
         """Pods of all Deployments."""
-        return sum(gone for _, gone in self.scaled)
+        return sum(self.gone)
+
+
+def common_price(*ways: Way) -> float:
+    """Return the $ an hour that all of these ways reach."""
+    return max(way.price for way in ways) + 1e-9
 
 
 @dataclass(slots=True)
@@ -362,16 +369,16 @@ def live(seed: int, shares: Callable[[random.Random], list[float]]) -> Iterator[
         fleet.consolidate()
         told = fleet.copy(WRITES_A_MINUTE)
         writes, _ = told.calm(), fleet.calm()
-        scaled = list[tuple[int, int]]()
+        gone = list[int]()
         for app, share in enumerate(shares(chance)):
             own = sum(pod.labels["app"] == str(app) for pod in fleet.pods.values())
-            scaled.append((own, fleet.scale(app, max(1, round(own * share)))))
+            gone.append(fleet.scale(app, max(1, round(own * share))))
             told.scale(app, max(1, round(own * share)))
         before = (fleet.priced(), told.priced())
         without, with_costs = fleet.consolidate(), told.consolidate()
-        price = max(without.price, with_costs.price) + 1e-9
+        price = common_price(without, with_costs)
         least = [least_moves(nodes, list(fleet.types.values()), 0.0, price).moves for nodes in before]
-        yield Cycle(tuple(scaled), writes, without, with_costs, price, (least[0], least[1]))
+        yield Cycle(tuple(gone), writes, without, with_costs, (least[0], least[1]))
 
 
 def run(cycles: int, shares: Callable[[random.Random], list[float]]) -> list[Cycle]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.control_plane.processor_time import machine_seconds, program, program_seconds, since
+from bench.control_plane.processor_time import ProcessorTime, program
 from bench.control_plane.scale import ScaleRun, Usage, sampled
 from bench.control_plane.scalereport import picture, share, table
 from bench.control_plane.side_by_side import (
@@ -41,8 +41,9 @@ RUN = ScaleRun(
     ready=(4.0, 8.0),
     usage=(Usage(0.0, 100 << 20, 1.0), Usage(5.0, 300 << 20, 3.0), Usage(9.0, 200 << 20, 4.5)),
     calls=Counter({"create nodes": 2, "patch nodes": 5}),
-    machine_seconds=40.0,
-    program_seconds={"controller": 4.0, "kube-apiserver": 30.0, "etcd": 3.0, "bench": 1.0, "other programs": 0.01},
+    spent=ProcessorTime(
+        40.0, {"controller": 4.0, "kube-apiserver": 30.0, "etcd": 3.0, "bench": 1.0, "other programs": 0.01}
+    ),
     load=1.5,
 )
 
@@ -101,7 +102,7 @@ def test_the_figures_stand_beside_anothers_and_the_limit(tmp_path: Path) -> None
 
 def test_the_programs_processor_time_stands_beside_the_limits() -> None:
     """Those with next to none have no row, and the bench has no part in what the others need."""
-    alone = replace(RUN, program_seconds={"kube-apiserver": 20.0, "etcd": 2.0, "bench": 9.0})
+    alone = replace(RUN, spent=ProcessorTime(31.0, {"kube-apiserver": 20.0, "etcd": 2.0, "bench": 9.0}))
     rows = programs_table(RUN, alone).splitlines()
     assert rows[2:] == [
         "| kube-apiserver | 30.0 | 20.0 |",
@@ -127,14 +128,14 @@ def test_a_program_is_known_by_its_command_line(words: list[str], name: str) -> 
 
 
 def test_processor_time_is_counted_of_this_process_and_those_that_it_started() -> None:
-    machine, before = machine_seconds(), program_seconds()
+    before = ProcessorTime.now()
     with subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"burnt\n"
-        spent = since(before)
+        spent = ProcessorTime.now().since(before)
         child.kill()
-    assert spent["other programs"] >= 0.1
-    assert machine_seconds() - machine >= 0.1
+    assert spent.programs["other programs"] >= 0.1
+    assert spent.machine >= 0.1
 
 
 @pytest.mark.parametrize("text", ["[]", '{"last_pod_bound_s": "soon"}', '{"last_pod_bound_s": true}'])

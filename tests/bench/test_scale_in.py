@@ -7,7 +7,7 @@ from bench.scale_in_runs.scale_in import KINDS, Cycle, Way, live
 
 def test_evictions_are_counted_to_the_price_that_both_ways_reach() -> None:
     without, with_costs = Way(10.0, ((0, 8.0), (5, 6.0)), 3), Way(10.0, ((1, 6.0), (4, 5.0)), 2)
-    cycle = Cycle(((10, 6), (10, 2)), 20, without, with_costs, 6.0, (4, 1))
+    cycle = Cycle((6, 2), 20, without, with_costs, (4, 1))
     assert cycle.deleted == 8
     assert [way.evictions_to(cycle.common_price) for way in (cycle.without, cycle.with_costs)] == [5, 1]
 
