@@ -138,6 +138,11 @@ def test_processor_time_is_counted_of_this_process_and_those_that_it_started() -
     assert spent.machine >= 0.1
 
 
+def test_processor_time_between_two_moments_is_the_difference_a_program_that_began_meanwhile_included() -> None:
+    before, after = ProcessorTime(10.0, {"etcd": 3.0}), ProcessorTime(14.0, {"etcd": 4.0, "controller": 2.0})
+    assert after.since(before) == ProcessorTime(4.0, {"etcd": 1.0, "controller": 2.0})
+
+
 @pytest.mark.parametrize("text", ["[]", '{"last_pod_bound_s": "soon"}', '{"last_pod_bound_s": true}'])
 def test_a_file_that_holds_no_figures_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "karpenter.json").write_text(text)
