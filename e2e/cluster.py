@@ -60,6 +60,11 @@ class Cluster:
         reply = self.http.get(resource.path(namespace, name))
         return None if reply.code == 404 else reply.ok()
 
+    def has_left(self, node: Obj) -> bool:
+        """Return whether this very node is gone; another may have its name, as EC2 gives free addresses again."""
+        there = self.get(NODES, node["metadata"]["name"])
+        return there is None or there["metadata"]["uid"] != node["metadata"]["uid"]
+
     def all(self, resource: Resource, namespace: str = "", **query: str) -> list[Obj]:
         """List the objects of a kind, in one namespace or in all."""
         items: list[Obj] = self.http.get(resource.path(namespace), **query).ok()["items"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from e2e.scenario import Scenario
 from e2e.workloads import affinity, deployment
-from sandbox.world.resources import EVENTS, NODES
+from sandbox.world.resources import EVENTS, NODES, Obj
 
 NODE_COUNT = 5
 CONDITION = "StorageReady"
@@ -21,8 +21,9 @@ def test_a_sick_node_is_replaced_and_none_while_many_are_sick(world: Scenario) -
     world.running("web", NODE_COUNT)
     cluster.until(lambda: len(_initialized(world)) == NODE_COUNT, "every node is initialized")
     broken, *others = _initialized(world)
+    sick = _node(world, broken)
     _set_condition(world, broken, "False", hours=1)
-    cluster.until(lambda: cluster.get(NODES, broken) is None, "the sick node is gone")
+    cluster.until(lambda: cluster.has_left(sick), "the sick node is gone")
     world.running("web", NODE_COUNT)
     cluster.until(lambda: len(_initialized(world)) == NODE_COUNT, "another node stands in for it")
     assert set(others) < set(_initialized(world)), "no healthy node left"
@@ -34,11 +35,18 @@ def test_a_sick_node_is_replaced_and_none_while_many_are_sick(world: Scenario) -
     cluster.until(lambda: _held_back(world), "the Provisioner says that no node is repaired")
     assert set(outbreak) < set(_initialized(world)), "all are still there"
     last, *healed = outbreak
+    sick = _node(world, last)
     for name in healed:
         _set_condition(world, name, "True", hours=0)
-    cluster.until(lambda: cluster.get(NODES, last) is None, "a single sick node is replaced again")
+    cluster.until(lambda: cluster.has_left(sick), "a single sick node is replaced again")
     world.running("web", NODE_COUNT)
     assert {*others, *healed} - {last} < set(_initialized(world))
+
+
+def _node(world: Scenario, name: str) -> Obj:
+    node = world.cluster.get(NODES, name)
+    assert node is not None
+    return node
 
 
 def _initialized(world: Scenario) -> list[str]:

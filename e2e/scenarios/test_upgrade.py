@@ -42,18 +42,18 @@ def test_an_upgrade_and_its_rollback_with_pods_pending_and_a_removal_half_done(w
             staying, leaving = (_node_of(world, app) for app in (steady, moved))
             kept = {node["metadata"]["uid"] for node in cluster.nodes()} - {leaving["metadata"]["uid"]}
             cluster.kubectl("annotate", "node", _name(leaving), "karpenter.sh/voluntary-disruption=expired")
-            cluster.until(partial(_on_record, cluster, _name(leaving)), "the removal has begun")
+            cluster.until(partial(_on_record, cluster, leaving), "the removal has begun")
             there_only: Obj = {"nodeSelector": {"pool": "late"}, "tolerations": [{**late, "operator": "Exists"}]}
             waits = deployment(f"pending-{number}", 3, **there_only)
             world.deploy(waits)
             _roll_out(cluster, version, settings)
             world.running(f"pending-{number}", 3)
-            cluster.until(partial(_gone, cluster, _name(leaving)), "the removal has ended")
+            cluster.until(partial(cluster.has_left, leaving), "the removal has ended")
             world.running(moved, 1)
             there = {node["metadata"]["uid"] for node in cluster.nodes()}
             assert kept <= there, "no node leaves because the controller is another"
             assert staying["metadata"]["uid"] in there
-            assert not [node for node in cluster.nodes() if _on_record(cluster, _name(node))], "no command is left over"
+            assert not [node for node in cluster.nodes() if _on_record(cluster, node)], "no command is left over"
             cluster.until(lambda: len(cluster.instances()) == len(cluster.nodes()), "every instance is a node")
     finally:
         _roll_out(cluster, None, settings)
@@ -92,11 +92,7 @@ def _name(node: Obj) -> str:
     return str(node["metadata"]["name"])
 
 
-def _gone(cluster: Cluster, name: str) -> bool:
-    return cluster.get(NODES, name) is None
-
-
-def _on_record(cluster: Cluster, name: str) -> bool:
+def _on_record(cluster: Cluster, node: Obj) -> bool:
     """Whether the node is gone or has a command on record."""
-    node = cluster.get(NODES, name)
-    return node is None or COMMAND in (node["metadata"].get("annotations") or {})
+    there = cluster.get(NODES, _name(node))
+    return there is None or cluster.has_left(node) or COMMAND in (there["metadata"].get("annotations") or {})
