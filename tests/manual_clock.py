@@ -30,6 +30,10 @@ class ManualClock:
         """The same time: a monotonic clock's start is arbitrary."""
         return self._now
 
+    def processor(self) -> float:
+        """The same time: whatever takes time is work of the calling thread."""
+        return self._now
+
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Time passes at once, unless the event is set."""
         end = self._now + seconds

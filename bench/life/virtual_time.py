@@ -29,6 +29,9 @@ class VirtualClock:
     def monotonic(self) -> float:
         return self._now
 
+    def processor(self) -> float:
+        return 0.0  # what a step may take must not change the day
+
     def wait(self, event: threading.Event, seconds: float) -> bool:
         if not event.is_set():
             self._now += max(0.0, seconds)

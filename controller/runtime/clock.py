@@ -22,6 +22,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return the seconds from an arbitrary start that never goes back."""
 
+    def processor(self) -> float:
+        """Return the processor time of the calling thread, in seconds from an arbitrary start."""
+
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait until `event` is set (True) or `seconds` passed (False)."""
 
@@ -32,6 +35,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def processor(self) -> float:
+        return time.thread_time()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         return event.wait(seconds)

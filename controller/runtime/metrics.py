@@ -102,7 +102,7 @@ EVALUATION_DURATION = _histogram("karpenter_deprovisioning_evaluation_duration_s
 REPLACEMENT_INITIALIZED = _histogram("karpenter_deprovisioning_replacement_node_initialized_seconds",
     "From the record of a command to all of its replacements being initialized.")
 SEARCH_SECONDS = _counter("nodeless_search_seconds",
-    "Time that searches for nodes to consolidate took; its rate stays at or below 0.1, a tenth of one core.")
+    "Processor time of searches for nodes to consolidate; its rate stays at or below 0.1, a tenth of one core.")
 ACTIONS_PERFORMED = _counter("karpenter_deprovisioning_actions_performed",
     "Deprovisioning commands begun. action: METHOD/delete or METHOD/replace.", "action", "deprovisioner")
 ELIGIBLE_MACHINES = _gauge("karpenter_deprovisioning_eligible_machines",

@@ -54,12 +54,17 @@ class SettableClock(SystemClock):
     """The machine's clock, set forward at will."""
 
     ahead_seconds = 0.0
+    worked_seconds = 0.0
+    """Processor time beside that which the thread has really used."""
 
     def now(self) -> float:
         return super().now() + self.ahead_seconds
 
     def monotonic(self) -> float:
         return super().monotonic() + self.ahead_seconds
+
+    def processor(self) -> float:
+        return super().processor() + self.worked_seconds
 
 
 @dataclass

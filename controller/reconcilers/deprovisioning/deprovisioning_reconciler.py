@@ -22,7 +22,7 @@ from controller.reconcilers.context import ContextReconciler, ReconcilerContext
 from controller.reconcilers.deprovisioning.events import RemovalEvents
 from controller.reconcilers.deprovisioning.executor import CommandExecutor
 from controller.reconcilers.deprovisioning.record_reports import RecordReports
-from controller.reconcilers.deprovisioning.search_turns import Hold, SearchBudget, nodes_on_their_way
+from controller.reconcilers.deprovisioning.search_turns import SearchTurns, nodes_on_their_way, provisioning_waited_for
 from controller.runtime.metrics import ELIGIBLE_MACHINES, EVALUATION_DURATION, SEARCH_SECONDS
 
 RESTS = frozenset({CONSOLIDATION, ZONE_MOVE})
@@ -60,7 +60,7 @@ class DeprovisioningReconciler(ContextReconciler):
         self._methods, self._executor, self._times = methods, executor, times or DeprovisioningTimes()
         self._reports, self._removal_events = RecordReports(context), RemovalEvents(context.events)
         self._eligible: dict[str, int] = {}
-        self._hold, self._budget = Hold(MOST_HOLD_SECONDS), SearchBudget(at=self._due_at)
+        self._turns = SearchTurns(self.name, MOST_HOLD_SECONDS, self._due_at)
 
     def reconcile(self, snapshot: Snapshot) -> float:
         """Take the next step of commands on record; when a search is due, ask the methods."""
@@ -124,21 +124,21 @@ class DeprovisioningReconciler(ContextReconciler):
         """Ask the method for its proposal; methods that only save money wait for provisioning."""
         if method.name == CONSOLIDATION or (method.name == REBALANCE and under_way(given.snapshot)):
             return self._search(method, given)
-        if method.name == ZONE_MOVE and self._hold.holds(given.monotonic):
+        if method.name == ZONE_MOVE and self._turns.held(given.monotonic):
             return Proposal()
         return self._ask(method, given)
 
     def _search(self, method: Method, given: MethodInput) -> Proposal:
         """Ask a method that searches, if provisioning is idle; consolidation searches if the budget allows it."""
-        now = given.monotonic
-        busy = bool(self._planning.unplanned or self._planning.launching)
-        self._hold = self._hold.observe(busy or nodes_on_their_way(given.snapshot, given.now), now)
-        if self._hold.holds(now):
+        now, planning = given.monotonic, self._planning
+        starting = nodes_on_their_way(given.snapshot, given.now)
+        self._turns.observe(provisioning_waited_for(planning.unplanned, len(planning.launching), starting), now)
+        if self._turns.held(now):
             return Proposal()
-        wait = self._budget.wait_seconds(now)
+        wait = self._turns.wait_seconds(now)
         if wait > 0 and method.name != CONSOLIDATION:
             return Proposal(again_seconds=wait)
-        gives_way = replace(given.simulator, interrupted=self._gives_way)
+        gives_way, began = replace(given.simulator, interrupted=self._gives_way), self._clock.processor()
         try:
             proposal = self._ask(method, replace(given, simulator=gives_way, searches=wait <= 0))
             least = min(wait, self._times.plan_seconds)
@@ -146,12 +146,12 @@ class DeprovisioningReconciler(ContextReconciler):
         except SearchInterruptedError:
             return Proposal()
         finally:
-            ended = self._clock.monotonic()
-            self._budget = self._budget.after(ended, ended - now)
-            self._recorder.count(SEARCH_SECONDS, amount=ended - now)
+            spent = self._clock.processor() - began
+            self._turns.spend(spent, self._clock.monotonic())
+            self._recorder.count(SEARCH_SECONDS, amount=spent)
 
     def _gives_way(self) -> bool:
-        return self._planning.unplanned and (self._hold.since is None or self._hold.holds(self._clock.monotonic()))
+        return self._planning.unplanned and self._turns.gives_way(self._clock.monotonic())
 
     def _ask(self, method: Method, given: MethodInput) -> Proposal:
         with self._measured(method.name):

@@ -38,14 +38,14 @@ def test_an_empty_node_goes_when_it_has_been_empty_for_a_while(world: World) -> 
 
 
 def test_an_empty_node_goes_although_searches_have_used_up_their_time(world: World) -> None:
-    """One search took 100 s: the next has to wait for a quarter of an hour."""
+    """One search took 100 s of processor time: the next has to wait for a quarter of an hour."""
     searched = list[bool]()
 
     class Slow(Consolidation):
         def decide(self, given: MethodInput) -> Proposal:
             searched.append(given.searches)
             proposal = super().decide(given)
-            world.clock.ahead_seconds += 100.0 if given.searches else 0.0
+            world.clock.worked_seconds += 100.0 if given.searches else 0.0
             return proposal
 
     consolidating(world)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.core.api.frozen import FrozenMap
 from controller.core.deprovisioning.records import COMMAND_ANNOTATION, Record, write_record
@@ -14,9 +15,12 @@ from controller.core.machines.node_documents import LAUNCH_TOKEN
 from controller.reconcilers.deprovisioning.search_turns import (
     MOST_CREDIT_SECONDS,
     SHARE_OF_TIME,
+    TOLD_AFTER_SECONDS,
     Hold,
     SearchBudget,
+    SearchTurns,
     nodes_on_their_way,
+    provisioning_waited_for,
 )
 from tests import factories
 
@@ -69,4 +73,54 @@ def test_nodes_that_pods_wait_for_are_on_their_way(fields: dict[str, Any], expec
     carrier = replace(old, annotations=FrozenMap({COMMAND_ANNOTATION: write_record(record)}))
     starting = factories.node(name="new", **{"created": NOW - 20.0, **fields})
     nodes = [factories.state_node(node=carrier), factories.state_node(node=starting)]
-    assert nodes_on_their_way(factories.snapshot(nodes=nodes), NOW) is expected
+    assert nodes_on_their_way(factories.snapshot(nodes=nodes), NOW) == (("new",) if expected else ())
+
+
+def test_what_searches_wait_for_is_a_text() -> None:
+    assert provisioning_waited_for(False, 0, ()) == ""
+    assert provisioning_waited_for(True, 0, ()) == "the plan of pending pods"
+    text = provisioning_waited_for(False, 2, ("a", "b", "c", "d", "e"))
+    assert text == "2 launches; nodes that are not initialized: a, b, c and 2 more"
+
+
+def test_a_wait_that_lasts_is_logged_once_with_what_it_is_for_and_so_is_its_end() -> None:
+    with capture_logs() as logged:
+        turns = SearchTurns("deprovisioning", most_seconds=600.0, now=0.0)
+        for now in range(0, 200, 10):
+            turns.observe("2 launches", now)
+            assert turns.held(now)
+            assert bool(logged) == (now >= TOLD_AFTER_SECONDS)
+        turns.observe("", 200.0)
+    assert [(each["event"], each.get("waits_for")) for each in logged] == [
+        ("Consolidation waits", "2 launches"),
+        ("Consolidation searches again", None),
+    ]
+
+
+def test_waits_that_are_short_are_not_logged() -> None:
+    with capture_logs() as logged:
+        turns = SearchTurns("deprovisioning", most_seconds=600.0, now=0.0)
+        for now in range(0, 500, 10):
+            turns.observe("2 launches" if now % 50 else "", now)
+    assert not logged
+
+
+def test_a_wait_for_the_budget_is_logged_as_well() -> None:
+    """A search took 20 s of processor time: 15 more than was saved up, a tenth of a core for 150 s."""
+    with capture_logs() as logged:
+        turns = SearchTurns("deprovisioning", most_seconds=600.0, now=0.0)
+        turns.spend(20.0, 20.0)
+        assert turns.wait_seconds(20.0) == pytest.approx(150.0)
+        for now in range(20, 100, 10):
+            turns.observe("", now)
+            assert not turns.held(now)
+    assert [each["waits_for"] for each in logged] == ["searches have used up their 10% of a core for 90 s more"]
+
+
+def test_after_the_longest_wait_searches_get_their_turn_and_do_not_give_way() -> None:
+    turns = SearchTurns("deprovisioning", most_seconds=600.0, now=0.0)
+    turns.observe("2 launches", 0.0)
+    assert turns.gives_way(599.0)
+    turns.observe("2 launches", 600.0)
+    assert not turns.held(600.0)
+    assert not turns.gives_way(600.0)
