@@ -63,6 +63,8 @@ NOT_READY_SECONDS = 0.5
 HEADROOM_SECONDS = 10.0
 """Between two checks of the headroom while no pod waits."""
 STATE_TIMEOUT_SECONDS = 10.0
+UNTRIED_SECONDS = 5.0
+"""A pod of another class than the marked ones that kube-scheduler has not tried after this time opens a window."""
 OUTDATED_SHARE = 0.1
 """A plan is computed again if more than this share of its pods on new nodes stopped waiting meanwhile."""
 LAUNCH_WORDS = Words("Launch failed", "Launches work again")
@@ -218,7 +220,8 @@ class ProvisioningReconciler(ContextReconciler):
     def _triggers(self, snapshot: Snapshot) -> dict[str, Pod]:
         """Return the pods to plan for, by uid.
 
-        Pods of classes that kube-scheduler has not marked count in an open window, and once they are planned for.
+        Pods of classes that kube-scheduler has not marked count in an open window, once they are planned for, and when
+        it has not tried them for a while: it is behind, and would come to them only after it has bound the others.
         """
         moving = self._moving.uids
         pods = {pod.uid: pod for pod in waiting(snapshot) if pod.uid not in moving and not opted_out(pod)}
@@ -226,7 +229,9 @@ class ProvisioningReconciler(ContextReconciler):
             return pods
         pending, is_open = untried(snapshot), self._window.opened_at is not None
         pods.update((pod.uid, pod) for pod in pending.ahead)
-        pods.update((pod.uid, pod) for pod in pending.others if is_open or pod.uid in self._expected.pods)
+        before = self._clock.now() - UNTRIED_SECONDS
+        counted = (p for p in pending.others if is_open or p.uid in self._expected.pods or p.created <= before)
+        pods.update((pod.uid, pod) for pod in counted)
         return pods
 
     def _renew_nominations(self, snapshot: Snapshot, now: float) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from controller.core.provisioning.batch_window import BatchTimes
 from controller.kube.resources import PODS
+from controller.reconcilers.provisioning.provisioning_reconciler import UNTRIED_SECONDS
 from controller.runtime.metrics import PLANNED_AHEAD, SCHEDULING_DURATION
 from controller.telemetry.decision_ledger import Ledger
 from controller.telemetry.registry import Metrics
@@ -97,6 +98,22 @@ def test_a_window_that_is_open_waits_for_pods_of_other_classes(world: World) -> 
     assert world.cloud.requests == [], "each came within the idle time of the one before"
     settled_passes(world, loop, 1.0)
     assert launched_cpu(world) == 1000 + 500 + 501 + 502 + 503
+
+
+def test_pods_of_other_classes_that_kube_scheduler_does_not_come_to_open_a_window(world: World) -> None:
+    """It is busy with pods before them. Those that it may come to in a moment open none."""
+    world.add_provisioner()
+    world.add_pod("marked")
+    loop = reconciler(world, BatchTimes(0.05, 0.5, 600.0))
+    world.passes(loop, lambda _: world.cloud.requests, "a launch")
+    settled_passes(world, loop, 0.5)
+    large = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "15"}}}]}
+    world.add_pod("other", tried=False, spec=large)
+    settled_passes(world, loop, 0.5)
+    assert launched_cpu(world) == 1000
+    world.clock.ahead_seconds += UNTRIED_SECONDS + 1.0
+    settled_passes(world, loop, 0.5)
+    assert launched_cpu(world) == 16_000
 
 
 def test_pods_that_were_planned_for_open_no_window_when_they_are_marked(world: World) -> None:
