@@ -427,6 +427,24 @@ def scale(nodes: int, side: Path | None, rounds: int, json_file: Path | None, in
     click.echo(text.removeprefix(scalereport.HEAD))
 
 
+@main.command("foresight")
+@click.option("--nodes", default=500, show_default=True, help="Ten pods for each.")
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
+def foresight(nodes: int, rounds: int, into: Path) -> None:
+    """A burst on a real control plane, its nodes launched by us and with its first pod: write foresight.md."""
+    from bench.control_plane.foresight import HEAD, table
+    from bench.control_plane.foresight import run as foresight_run
+    from sandbox import kubebinaries
+    from sandbox.realkube import ASSETS_VARIABLE
+
+    os.environ[ASSETS_VARIABLE] = str(kubebinaries.find_or_build(lambda line: click.echo(line, err=True)))
+    page = HEAD + table([foresight_run(nodes) for _ in range(rounds)])
+    into.mkdir(parents=True, exist_ok=True)
+    (into / "foresight.md").write_text(page)
+    click.echo(page)
+
+
 @main.command("trickle")
 @click.option("--seeds", default=2, show_default=True)
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))

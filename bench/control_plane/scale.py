@@ -101,21 +101,20 @@ def run(
         tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
         installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
     ):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, scale_provisioner())
         if ahead_of_owners:
             _plan_ahead_of_owners(cluster)
         mark, began = cluster.audit.mark(), time.time()
         (replica,) = cluster.replicas.by_name.values()
         with sampled(replica.child.process.pid) as usage:
-            spent = _ask_and_wait(cluster, nodes)
-        measured = _read(cluster, usage, tally(cluster.audit.since(mark)), began, spent)
+            spent = ask_and_wait(cluster, nodes)
+        measured = read_run(cluster, usage, tally(cluster.audit.since(mark)), began, spent)
         if not scheduler_alone:
             return measured, None
         cluster.replicas.take_away(replica.name)
-        cluster.kubectl("delete", "deployments", "--all", "--namespace", NAMESPACE)
-        cluster.until(lambda: not _some_pod(cluster), "the pods are gone", WAIT_SECONDS, every_seconds=2.0)
-        spent = _ask_and_wait(cluster, nodes)
-        return measured, replace(_read(cluster, [], Counter(), began, spent), launched=(), known=(), ready=())
+        remove_pods(cluster)
+        spent = ask_and_wait(cluster, nodes)
+        return measured, replace(read_run(cluster, [], Counter(), began, spent), launched=(), known=(), ready=())
 
 
 def _plan_ahead_of_owners(cluster: Cluster) -> None:
@@ -130,7 +129,7 @@ def _plan_ahead_of_owners(cluster: Cluster) -> None:
     cluster.until(lambda: any(line["message"] == "Acts" for line in cluster.replicas.lines(logged)), "it leads", 60.0)
 
 
-def _ask_and_wait(cluster: Cluster, nodes: int) -> ProcessorTime:
+def ask_and_wait(cluster: Cluster, nodes: int) -> ProcessorTime:
     """Ask for the pods and wait until all are bound; return the processor time meanwhile."""
     before = ProcessorTime.now()
     cluster.apply(*_workloads(nodes * PODS_PER_NODE))
@@ -138,7 +137,14 @@ def _ask_and_wait(cluster: Cluster, nodes: int) -> ProcessorTime:
     return ProcessorTime.now().since(before)
 
 
-def _provisioner() -> Obj:
+def remove_pods(cluster: Cluster) -> None:
+    """Delete the Deployments, and wait until no pod is left."""
+    cluster.kubectl("delete", "deployments", "--all", "--namespace", NAMESPACE)
+    cluster.until(lambda: not _some_pod(cluster), "the pods are gone", WAIT_SECONDS, every_seconds=2.0)
+
+
+def scale_provisioner() -> Obj:
+    """Return the Provisioner of the nodes: of 16 vCPUs."""
     wanted = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [NODE_CPUS]}]
     return provisioner("scale", {"providerRef": {"name": "default"}, "weight": 50, "requirements": wanted})
 
@@ -160,9 +166,10 @@ def _some_pod(cluster: Cluster, **query: str) -> bool:
     return bool(cluster.http.get(PODS.path(NAMESPACE), limit=1, **query).ok()["items"])
 
 
-def _read(
+def read_run(
     cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float, spent: ProcessorTime
 ) -> ScaleRun:
+    """Read from the cluster when things happened. `began`: Unix time, when the pods were asked for."""
     pods = [pod for pod in cluster.pods(NAMESPACE) if pod["status"]["phase"] != "Failed"]
     nodes = cluster.nodes("scale")
     made = [_seconds(pod["metadata"]["creationTimestamp"]) for pod in pods]

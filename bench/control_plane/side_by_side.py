@@ -113,12 +113,13 @@ def programs_table(run: ScaleRun, alone: ScaleRun) -> str:
 
 def without_controller(rounds: Sequence[tuple[ScaleRun, ScaleRun]]) -> str:
     """Return a sentence with what the other programs' processor time is over the limit's, least first."""
-    each = sorted(_others(run) / _others(alone) for run, alone in rounds)
+    each = sorted(other_programs(run) / other_programs(alone) for run, alone in rounds)
     told = ", ".join(f"{one:.2f}" for one in each)
     return f"\nProcessor time of all programs but controller and bench, over the limit's of the same round: {told}.\n"
 
 
-def _others(run: ScaleRun) -> float:
+def other_programs(run: ScaleRun) -> float:
+    """Return the processor time of all programs but controller and bench, in seconds."""
     return sum(seconds for name, seconds in run.spent.programs.items() if name not in (CONTROLLER, BENCH))
 
 

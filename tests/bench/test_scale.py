@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.control_plane.foresight import Foresight
+from bench.control_plane.foresight import table as foresight_table
 from bench.control_plane.processor_time import ProcessorTime, program
 from bench.control_plane.scale import ScaleRun, Usage, sampled
 from bench.control_plane.scalereport import picture, share, table
@@ -156,3 +158,12 @@ def test_each_rounds_last_binding_is_told_over_its_own_limit() -> None:
     assert [over_limit(each) for each in rounds] == [1.5, 0.75]
     assert over_limit((RUN, None)) == 9.0
     assert "1.50, 0.75" in ratios(rounds)
+
+
+def test_the_best_controller_is_told_beside_the_limit() -> None:
+    """Of the other programs 33 s are the controller's run, 22 the one with foresight, 11 the limit."""
+    foreseen = replace(RUN, bound=(2.0, 6.0), ready=(5.0,), spent=ProcessorTime(30.0, {"etcd": 22.0, "bench": 5.0}))
+    limit = replace(RUN, bound=(1.0, 4.0), ready=(), spent=ProcessorTime(15.0, {"etcd": 11.0}))
+    others = replace(RUN, spent=ProcessorTime(40.0, {"controller": 4.0, "kube-apiserver": 30.0, "etcd": 3.0}))
+    *_, row = foresight_table([Foresight(others, foreseen, limit)]).splitlines()
+    assert row == "| 1 | 8, 5 | 9, 6 | 2.25, 1.50 | 3.00, 2.00 | 4 |"

@@ -1,0 +1,169 @@
+"""The best that a controller could reach in a burst: all nodes are launched with its first pod, by no controller.
+
+After a run of the controller its nodes are removed and it is taken away. Then the same pods are asked for, and at the
+same moment CreateFleet launches as many instances as the controller did, of its launch template, so that nothing waits
+for a plan and no processor time goes into one. The limit follows on these nodes: the same pods, the nodes there
+beforehand.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+
+from bench.control_plane.scale import (
+    CLIENT_QPS,
+    JOIN_SECONDS,
+    NAMESPACE,
+    READY_SECONDS,
+    WAIT_SECONDS,
+    ScaleRun,
+    ask_and_wait,
+    read_run,
+    remove_pods,
+    scale_provisioner,
+)
+from bench.control_plane.side_by_side import other_programs
+from e2e.cluster import Cluster
+from e2e.installation import installed
+
+MOST_AT_ONCE: Final = 250
+"""Instances that one CreateFleet call launches."""
+HEAD = """# A burst whose nodes are launched with its first pod
+
+`python -m bench foresight`: the pods of [scale.md](scale.md) three times on one control plane. First the controller
+launches their nodes. Then a script launches as many with the first pod, without any controller (foresight): no
+controller launches earlier, or spends less. Last is the limit, with these nodes there beforehand. What foresight takes
+beyond the limit is the joining of the nodes, and what kube-scheduler does with pods that it cannot place before these
+are Ready. Each cell has the controller's figure, then that of foresight: seconds until the last node is Ready, and the
+last pod bound; the latter over the limit's; and the processor time of all programs but controller and bench, over the
+limit's.
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """Three runs of the same pods: by the controller, with all nodes launched at once, and with the nodes there."""
+
+    controller: ScaleRun
+    foreseen: ScaleRun
+    limit: ScaleRun
+
+
+def run(nodes: int) -> Foresight:
+    """Measure all three. Raises AssertionError after an hour."""
+    with (
+        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
+        installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
+    ):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, scale_provisioner())
+        controller = _measured(cluster, nodes)
+        (replica,) = cluster.replicas.by_name.values()
+        cluster.replicas.take_away(replica.name)
+        remove_pods(cluster)
+        fleet = _Fleet.of(cluster)
+        _remove_nodes(cluster, fleet.ec2)
+        with _in_background(fleet, nodes):
+            foreseen = _measured(cluster, nodes)
+        remove_pods(cluster)
+        return Foresight(controller, foreseen, _measured(cluster, nodes))
+
+
+def table(rounds: Sequence[Foresight]) -> str:
+    """Return a Markdown table, a row for each round."""
+    lines = ["| round | Ready, s | bound, s | over limit | programs over limit | limit, s |"]
+    lines.append("|---|---|---|---|---|---|")
+    for number, each in enumerate(rounds, 1):
+        both, limit = (each.controller, each.foreseen), each.limit
+        cells = (
+            ", ".join(f"{one.ready[-1]:.0f}" for one in both),
+            ", ".join(f"{one.bound[-1]:.0f}" for one in both),
+            ", ".join(f"{one.bound[-1] / limit.bound[-1]:.2f}" for one in both),
+            ", ".join(f"{other_programs(one) / other_programs(limit):.2f}" for one in both),
+        )
+        lines.append(f"| {number} | {' | '.join(cells)} | {limit.bound[-1]:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _measured(cluster: Cluster, nodes: int) -> ScaleRun:
+    began = time.time()
+    spent = ask_and_wait(cluster, nodes)
+    return read_run(cluster, [], Counter(), began, spent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What the controller's instances are launched from."""
+
+    ec2: Any
+    template: str
+    instance_type: str
+    subnet: str
+    tags: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> _Fleet:
+        """Read it from EC2: all instances are of one launch template and one type."""
+        access = {name.lower(): value for name, value in cluster.environment.aws_environment.items()}
+        ec2 = boto3.client(
+            "ec2",
+            endpoint_url=cluster.environment.aws_endpoint,
+            region_name=access["aws_region"],
+            aws_access_key_id=access["aws_access_key_id"],
+            aws_secret_access_key=access["aws_secret_access_key"],
+        )
+        first = cluster.instances()[0]["instanceId"]
+        (reservation,) = ec2.describe_instances(InstanceIds=[first])["Reservations"]
+        (instance,) = reservation["Instances"]
+        template = ec2.describe_launch_templates()["LaunchTemplates"][0]["LaunchTemplateName"]
+        tags = tuple(tag for tag in instance["Tags"] if not tag["Key"].startswith("aws:"))
+        return cls(ec2, template, instance["InstanceType"], instance["SubnetId"], tags)
+
+    def launch(self, count: int) -> None:
+        """Launch so many instances."""
+        for start in range(0, count, MOST_AT_ONCE):
+            self.ec2.create_fleet(
+                Type="instant",
+                LaunchTemplateConfigs=[
+                    {
+                        "LaunchTemplateSpecification": {"LaunchTemplateName": self.template, "Version": "$Latest"},
+                        "Overrides": [{"InstanceType": self.instance_type, "SubnetId": self.subnet}],
+                    }
+                ],
+                TargetCapacitySpecification={
+                    "TotalTargetCapacity": min(MOST_AT_ONCE, count - start),
+                    "DefaultTargetCapacityType": "on-demand",
+                },
+                TagSpecifications=[{"ResourceType": "instance", "Tags": list(self.tags)}],
+            )
+
+
+@contextmanager
+def _in_background(fleet: _Fleet, count: int) -> Iterator[None]:
+    thread = threading.Thread(target=fleet.launch, args=(count,), name="fleet")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _remove_nodes(cluster: Cluster, ec2: Any) -> None:
+    """Terminate all instances and delete their Nodes; no controller is there to take its finalizer off."""
+    ids = [each["instanceId"] for each in cluster.instances()]
+    for start in range(0, len(ids), MOST_AT_ONCE):
+        ec2.terminate_instances(InstanceIds=ids[start : start + MOST_AT_ONCE])
+    names = [f"node/{node['metadata']['name']}" for node in cluster.nodes()]
+    cluster.kubectl("patch", *names, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
+    cluster.kubectl("delete", "--wait=false", *names)
+    cluster.until(lambda: not cluster.nodes(), "the nodes are gone", WAIT_SECONDS, every_seconds=2.0)
