@@ -29,6 +29,9 @@ FEW_LEFT, LEFT_SECONDS, PAUSE_SECONDS = 0.1, 5.0, 1.5
 last binding, they are planned anew: their room may be taken. Where it is not, the new plan has them there again."""
 FEWEST_SECONDS = 2.0
 """Between two such plans."""
+FEWEST_DISPLACED = 20
+"""Pods whose room others have taken are planned anew at once if they are so many. In a trickle each would get a node of
+its own, a small one: a few stay where they are expected, and are planned together when kube-scheduler has stopped."""
 
 
 class Expectations:
@@ -131,8 +134,8 @@ class Expectations:
         return uids
 
     def forget_displaced(self, snapshot: Snapshot, to_come: Mapping[PodKey, Pod]) -> dict[str, list[PodKey]]:
-        """Forget pods whose room on a node on its way others have taken: a new plan gives them room elsewhere, before
-        anything counts as free there.
+        """Forget pods whose room on a node on its way others have taken, if they are many: a new plan gives them room
+        elsewhere, before anything counts as free there.
 
         Return the other pods that wait for nodes on their way, pods to come included, by node.
         """
@@ -142,13 +145,13 @@ class Expectations:
         for pods in (snapshot.pods, to_come):
             for _, pod, node in pending(here, pods):
                 planned[node].append(pod)
-        placed = dict[str, list[PodKey]]()
-        for name, waiting in planned.items():
-            displaced = {pod.uid for pod in without_room(snapshot.nodes[name], waiting)}
-            for uid in displaced:
-                del self.pods[uid]
-            placed[name] = [pod.key for pod in waiting if pod.uid not in displaced]
-        return placed
+        without = {name: {p.uid for p in without_room(snapshot.nodes[name], pods)} for name, pods in planned.items()}
+        displaced = frozenset(chain.from_iterable(without.values()))
+        if len(displaced) < FEWEST_DISPLACED:
+            displaced = frozenset()
+        for uid in displaced:
+            del self.pods[uid]
+        return {name: [pod.key for pod in pods if pod.uid not in displaced] for name, pods in planned.items()}
 
     def _binding(self, now: float) -> bool:
         return now - self._bound_at < BINDING_SECONDS and now - self._planned_at < MOST_BINDING_SECONDS

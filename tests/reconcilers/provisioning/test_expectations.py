@@ -14,6 +14,7 @@ from controller.core.machines.opening import closing_taint
 from controller.core.state.snapshot import Snapshot
 from controller.reconcilers.provisioning.expectations import (
     BINDING_SECONDS,
+    FEWEST_DISPLACED,
     FEWEST_SECONDS,
     PAUSE_SECONDS,
     Expectations,
@@ -147,29 +148,41 @@ def test_the_pods_of_a_small_plan_are_not_the_last_ones_of_a_large_plan_before_i
     assert expected.on_the_way == {pod.uid for pod in (pods[0], *later)}
 
 
-def test_a_pod_whose_place_was_taken_does_not_wait_for_it_while_another_plan_gives_its_room_away() -> None:
-    """kube-scheduler bound the pods of `slow` to `quick`, which was Ready first, and left those of `quick` without."""
-    size = {"requests": {"cpu": "1"}}
-    pods = {name: factories.pending_pod(name=name, **size) for name in ("first", "second", "third", "fourth")}
-    expected = Expectations()
-    expected.expect("quick", [pods["first"], pods["second"]])
-    expected.expect("slow", [pods["third"], pods["fourth"]])
+@pytest.mark.parametrize("few", [0, 1])
+def test_pods_whose_places_were_taken_are_planned_anew_before_their_room_counts_as_free(few: int) -> None:
+    """kube-scheduler bound the pods of `slow` to `quick`, which was Ready first, and left those of `quick` without.
 
-    def seen(**places: str) -> Snapshot:
-        now = [replace(pod, node_name=places.get(name, "")) for name, pod in pods.items()]
+    A few are not planned anew: one by one each would get a small node of its own.
+    """
+    count = FEWEST_DISPLACED + 1
+    size = {"requests": {"cpu": "1"}}
+    planned = {
+        node: [factories.pending_pod(name=f"{node}-{n:02d}", **size) for n in range(count)]
+        for node in ("quick", "slow")
+    }
+    expected = Expectations()
+    for node, those in planned.items():
+        expected.expect(node, those)
+
+    def seen(taken: int) -> Snapshot:
+        slow = [replace(pod, node_name="quick" if n < taken else "") for n, pod in enumerate(planned["slow"])]
+        now = [*planned["quick"], *slow]
+        room: dict[str, str | int | float] = {"cpu": count, "pods": 99}
         nodes = [
             factories.state_node(
-                node=factories.node(name=name, initialized=False, allocatable={"cpu": "2", "pods": 9}),
+                node=factories.node(name=name, initialized=False, allocatable=room),
                 pods=[pod for pod in now if pod.node_name == name],
             )
             for name in ("quick", "slow")
         ]
         return factories.snapshot(nodes=nodes, pending=[pod for pod in now if not pod.node_name])
 
-    expected.observe(seen(), 4, (), 0.0)
-    every = {"quick": [pods["first"].key, pods["second"].key], "slow": [pods["third"].key, pods["fourth"].key]}
-    assert expected.forget_displaced(seen(), {}) == every
-    taken = seen(third="quick")
-    expected.observe(taken, 3, (), 1.0)
-    assert expected.forget_displaced(taken, {}) == {"quick": [pods["first"].key], "slow": [pods["fourth"].key]}
-    assert pods["second"].uid not in expected.pods
+    expected.observe(seen(0), 2 * count, (), 0.0)
+    every = {node: [pod.key for pod in those] for node, those in planned.items()}
+    assert expected.forget_displaced(seen(0), {}) == every
+    taken = FEWEST_DISPLACED - few
+    expected.observe(seen(taken), 2 * count - taken, (), 1.0)
+    left = count if few else count - taken
+    assert expected.forget_displaced(seen(taken), {}) == {"quick": every["quick"][:left], "slow": every["slow"][taken:]}
+    displaced = planned["quick"][left:]
+    assert not [pod for pod in displaced if pod.uid in expected.pods]
