@@ -446,7 +446,7 @@ def foresight(nodes: int, rounds: int, into: Path) -> None:
 
 
 @main.command("trickle")
-@click.option("--seeds", default=2, show_default=True)
+@click.option("--seeds", default=10, show_default=True)
 @click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("docs/benchmarks"))
 def trickle(seeds: int, into: Path) -> None:
     """One pod every two seconds for five minutes, in virtual time, planned ahead or not: write trickle.md."""
