@@ -38,6 +38,8 @@ from e2e.installation import installed
 
 MOST_AT_ONCE: Final = 250
 """Instances that one CreateFleet call launches."""
+NAMES_AT_ONCE: Final = 50
+"""Nodes that one call of kubectl is for: it takes about a tenth of a second each, and has a minute."""
 HEAD = """# A burst whose nodes are launched with its first pod
 
 `python -m bench foresight`: the pods of [scale.md](scale.md) three times on one control plane. First the controller
@@ -164,6 +166,8 @@ def _remove_nodes(cluster: Cluster, ec2: Any) -> None:
     for start in range(0, len(ids), MOST_AT_ONCE):
         ec2.terminate_instances(InstanceIds=ids[start : start + MOST_AT_ONCE])
     names = [f"node/{node['metadata']['name']}" for node in cluster.nodes()]
-    cluster.kubectl("patch", *names, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
-    cluster.kubectl("delete", "--wait=false", *names)
+    for start in range(0, len(names), NAMES_AT_ONCE):
+        some = names[start : start + NAMES_AT_ONCE]
+        cluster.kubectl("patch", *some, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
+        cluster.kubectl("delete", "--wait=false", *some)
     cluster.until(lambda: not cluster.nodes(), "the nodes are gone", WAIT_SECONDS, every_seconds=2.0)
