@@ -168,6 +168,6 @@ def _remove_nodes(cluster: Cluster, ec2: Any) -> None:
     names = [f"node/{node['metadata']['name']}" for node in cluster.nodes()]
     for start in range(0, len(names), NAMES_AT_ONCE):
         some = names[start : start + NAMES_AT_ONCE]
+        cluster.kubectl("delete", "--wait=false", "--ignore-not-found", *some)
         cluster.kubectl("patch", *some, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
-        cluster.kubectl("delete", "--wait=false", *some)
     cluster.until(lambda: not cluster.nodes(), "the nodes are gone", WAIT_SECONDS, every_seconds=2.0)
