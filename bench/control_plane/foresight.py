@@ -82,7 +82,7 @@ def run(nodes: int) -> Foresight:
 
 
 def table(rounds: Sequence[Foresight]) -> str:
-    """Return a Markdown table, a row for each round."""
+    """Return a Markdown table, a row for each round. Times are whole seconds; a limit below one counts as one."""
     lines = ["| round | Ready, s | bound, s | over limit | programs over limit | limit, s |"]
     lines.append("|---|---|---|---|---|---|")
     for number, each in enumerate(rounds, 1):
@@ -90,7 +90,7 @@ def table(rounds: Sequence[Foresight]) -> str:
         cells = (
             ", ".join(f"{one.ready[-1]:.0f}" for one in both),
             ", ".join(f"{one.bound[-1]:.0f}" for one in both),
-            ", ".join(f"{one.bound[-1] / limit.bound[-1]:.2f}" for one in both),
+            ", ".join(f"{one.bound[-1] / max(1.0, limit.bound[-1]):.2f}" for one in both),
             ", ".join(f"{other_programs(one) / other_programs(limit):.2f}" for one in both),
         )
         lines.append(f"| {number} | {' | '.join(cells)} | {limit.bound[-1]:.0f} |")
