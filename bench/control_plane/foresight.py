@@ -8,38 +8,22 @@ beforehand.
 
 from __future__ import annotations
 
-import tempfile
 import threading
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import boto3
 
-from bench.control_plane.scale import (
-    CLIENT_QPS,
-    JOIN_SECONDS,
-    NAMESPACE,
-    READY_SECONDS,
-    WAIT_SECONDS,
-    ScaleRun,
-    ask_and_wait,
-    read_run,
-    remove_pods,
-    scale_provisioner,
-)
+from bench.control_plane.scale import WAIT_SECONDS, ScaleRun, once_more, remove_pods, scale_cluster
 from bench.control_plane.side_by_side import other_programs
 from e2e.cluster import Cluster
-from e2e.installation import installed
 
 MOST_AT_ONCE: Final = 250
-"""Instances that one CreateFleet call launches."""
+"""Instances that one call launches or terminates."""
 NAMES_AT_ONCE: Final = 50
-"""Nodes that one call of kubectl is for: it takes about a tenth of a second each, and has a minute."""
+"""Nodes that one call of kubectl deletes: each takes about a tenth of a second, and the call may take a minute."""
 HEAD = """# A burst whose nodes are launched with its first pod
 
 `python -m bench foresight`: the pods of [scale.md](scale.md) three times on one control plane. First the controller
@@ -64,21 +48,17 @@ class Foresight:
 
 def run(nodes: int) -> Foresight:
     """Measure all three. Raises AssertionError after an hour."""
-    with (
-        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
-        installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
-    ):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, scale_provisioner())
-        controller = _measured(cluster, nodes)
+    with scale_cluster() as cluster:
+        controller = once_more(cluster, nodes)
         (replica,) = cluster.replicas.by_name.values()
         cluster.replicas.take_away(replica.name)
         remove_pods(cluster)
         fleet = _Fleet.of(cluster)
         _remove_nodes(cluster, fleet.ec2)
         with _in_background(fleet, nodes):
-            foreseen = _measured(cluster, nodes)
+            foreseen = once_more(cluster, nodes)
         remove_pods(cluster)
-        return Foresight(controller, foreseen, _measured(cluster, nodes))
+        return Foresight(controller, foreseen, once_more(cluster, nodes))
 
 
 def table(rounds: Sequence[Foresight]) -> str:
@@ -95,12 +75,6 @@ def table(rounds: Sequence[Foresight]) -> str:
         )
         lines.append(f"| {number} | {' | '.join(cells)} | {limit.bound[-1]:.0f} |")
     return "\n".join(lines) + "\n"
-
-
-def _measured(cluster: Cluster, nodes: int) -> ScaleRun:
-    began = time.time()
-    spent = ask_and_wait(cluster, nodes)
-    return read_run(cluster, [], Counter(), began, spent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,24 +97,37 @@ def run(
     least that kube-scheduler needs, beside as many kubelets. Nothing is launched in it. `ahead_of_owners`: with the
     setting planAheadOwners.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
-        installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
-    ):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, scale_provisioner())
+    with scale_cluster() as cluster:
         if ahead_of_owners:
             _plan_ahead_of_owners(cluster)
         mark, began = cluster.audit.mark(), time.time()
         (replica,) = cluster.replicas.by_name.values()
         with sampled(replica.child.process.pid) as usage:
-            spent = ask_and_wait(cluster, nodes)
-        measured = read_run(cluster, usage, tally(cluster.audit.since(mark)), began, spent)
+            spent = _ask_and_wait(cluster, nodes)
+        measured = _read(cluster, usage, tally(cluster.audit.since(mark)), began, spent)
         if not scheduler_alone:
             return measured, None
         cluster.replicas.take_away(replica.name)
         remove_pods(cluster)
-        spent = ask_and_wait(cluster, nodes)
-        return measured, replace(read_run(cluster, [], Counter(), began, spent), launched=(), known=(), ready=())
+        return measured, replace(once_more(cluster, nodes), launched=(), known=(), ready=())
+
+
+@contextmanager
+def scale_cluster() -> Iterator[Cluster]:
+    """Yield a control plane with one replica of the controller, the namespace of the pods, and a Provisioner."""
+    with (
+        tempfile.TemporaryDirectory(prefix="nodeless-scale-") as folder,
+        installed(Path(folder), ("karpenter-0",), CLIENT_QPS, (JOIN_SECONDS, READY_SECONDS)) as cluster,
+    ):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _provisioner())
+        yield cluster
+
+
+def once_more(cluster: Cluster, nodes: int) -> ScaleRun:
+    """Ask for the pods and wait until all are bound; the controller, if there is one, is not looked at."""
+    began = time.time()
+    spent = _ask_and_wait(cluster, nodes)
+    return _read(cluster, [], Counter(), began, spent)
 
 
 def _plan_ahead_of_owners(cluster: Cluster) -> None:
@@ -129,7 +142,7 @@ def _plan_ahead_of_owners(cluster: Cluster) -> None:
     cluster.until(lambda: any(line["message"] == "Acts" for line in cluster.replicas.lines(logged)), "it leads", 60.0)
 
 
-def ask_and_wait(cluster: Cluster, nodes: int) -> ProcessorTime:
+def _ask_and_wait(cluster: Cluster, nodes: int) -> ProcessorTime:
     """Ask for the pods and wait until all are bound; return the processor time meanwhile."""
     before = ProcessorTime.now()
     cluster.apply(*_workloads(nodes * PODS_PER_NODE))
@@ -143,8 +156,7 @@ def remove_pods(cluster: Cluster) -> None:
     cluster.until(lambda: not _some_pod(cluster), "the pods are gone", WAIT_SECONDS, every_seconds=2.0)
 
 
-def scale_provisioner() -> Obj:
-    """Return the Provisioner of the nodes: of 16 vCPUs."""
+def _provisioner() -> Obj:
     wanted = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [NODE_CPUS]}]
     return provisioner("scale", {"providerRef": {"name": "default"}, "weight": 50, "requirements": wanted})
 
@@ -166,10 +178,9 @@ def _some_pod(cluster: Cluster, **query: str) -> bool:
     return bool(cluster.http.get(PODS.path(NAMESPACE), limit=1, **query).ok()["items"])
 
 
-def read_run(
+def _read(
     cluster: Cluster, usage: Sequence[Usage], calls: Counter[str], began: float, spent: ProcessorTime
 ) -> ScaleRun:
-    """Read from the cluster when things happened. `began`: Unix time, when the pods were asked for."""
     pods = [pod for pod in cluster.pods(NAMESPACE) if pod["status"]["phase"] != "Failed"]
     nodes = cluster.nodes("scale")
     made = [_seconds(pod["metadata"]["creationTimestamp"]) for pod in pods]
