@@ -209,7 +209,9 @@ class ApiClient:
             if not (error.not_found or error.conflict):
                 raise
 
-    async def watch(self, resource: Resource, resource_version: str) -> AsyncIterator[tuple[str, Obj]]:
+    async def watch(
+        self, resource: Resource, resource_version: str, selection: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[str, Obj]]:
         """(type, object) of every change after `resource_version`, until the server ends the stream.
 
         Raises:
@@ -221,6 +223,7 @@ class ApiClient:
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_TIMEOUT_SECONDS),
+            **(selection or {}),
         }
         try:
             async with self._session.get(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sandbox.world.client import ApiClient, ApiError
 from sandbox.world.resources import Key, Obj, Resource, key_of
@@ -26,13 +26,17 @@ log = logging.getLogger(__name__)
 
 
 class Informer:
-    """The cache of one resource. All of it runs on one event loop; readers must not change what they read."""
+    """The cache of one resource. All of it runs on one event loop; readers must not change what they read.
 
-    def __init__(self, client: ApiClient, resource: Resource, optional: bool = False) -> None:
+    `fields` is a field selector: only what it selects is listed and watched. Empty: everything.
+    """
+
+    def __init__(self, client: ApiClient, resource: Resource, optional: bool = False, fields: str = "") -> None:
         self.resource = resource
         self.synced = asyncio.Event()
         self._client = client
         self._optional = optional
+        self._selection = {"fieldSelector": fields} if fields else {}
         self._objects: dict[Key, Obj] = {}
         self._handlers: list[Handler] = []
         self._index_functions: dict[str, IndexFunction] = {}
@@ -97,7 +101,7 @@ class Informer:
                 if not version:
                     version = await self._relist()
                     self.synced.set()
-                async for kind, obj in self._client.watch(self.resource, version):
+                async for kind, obj in self._client.watch(self.resource, version, self._selection):
                     backoff = 0.1
                     version = obj["metadata"]["resourceVersion"]
                     if kind != "BOOKMARK":
@@ -113,7 +117,7 @@ class Informer:
                     backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
     async def _relist(self) -> str:
-        items, version = await self._client.list_all(self.resource)
+        items, version = await self._client.list_all(self.resource, self._selection)
         fresh = {key_of(item): item for item in items}
         for key in [key for key in self._objects if key not in fresh]:
             self._set(key, None)
@@ -176,16 +180,17 @@ def _newer(candidate: Obj, known: Obj) -> bool:
 
 
 class Informers:
-    """One informer per resource, shared by all parts of the world."""
+    """One informer per resource, shared by all parts of the world. `fields`: field selectors, by resource."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, fields: Mapping[Resource, str] | None = None) -> None:
         self.client = client
+        self._fields = fields or {}
         self._informers: dict[Resource, Informer] = {}
 
     def of(self, resource: Resource) -> Informer:
         """The shared informer of a resource; ask for it before `start`."""
         if resource not in self._informers:
-            self._informers[resource] = Informer(self.client, resource)
+            self._informers[resource] = Informer(self.client, resource, fields=self._fields.get(resource, ""))
         return self._informers[resource]
 
     def start(self, group: asyncio.TaskGroup) -> None:

@@ -24,12 +24,16 @@ from sandbox.world.machines.faults import FaultPlan, MachineFault
 from sandbox.world.machines.instances import Cloud, InstanceFeed, SandboxCloud
 from sandbox.world.machines.kubelet import BootTimes, Kubelets
 from sandbox.world.machines.podworker import PodTimes, PodWorkers
+from sandbox.world.resources import PODS
 from sandbox.world.scheduler import Scheduler
 
 KUBELETS, SCHEDULER, CONTROLLER_MANAGER = "kubelets", "scheduler", "controllers"
 PARTS = (KUBELETS, SCHEDULER, CONTROLLER_MANAGER)
 """`kubelets` is all that AWS and its machines do (kubelets, cloud controller, volume provisioner); the other two stand
 in for kube-scheduler and kube-controller-manager."""
+
+BOUND_PODS = {PODS: "spec.nodeName!="}
+"""All that kubelets watch: each its own pods."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 """A part's endless work."""
@@ -60,7 +64,8 @@ async def run(
     """Run the chosen parts until cancelled; `on_ready` is called once every cache is filled. No cloud, no machines."""
     clock = WorldClock(settings.time_scale)
     async with ApiClient(connection) as client:
-        informers = Informers(client)
+        others = {SCHEDULER, CONTROLLER_MANAGER} & set(settings.parts)
+        informers = Informers(client, {} if others else BOUND_PODS)
         recorder = EventRecorder(client, clock)
         context = Context(client, informers, recorder, clock)
         runs: list[Run] = [recorder.run]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -115,7 +116,7 @@ class SandboxCloud:
             private_ip=row["privateIpAddress"],
             private_dns_name=row["privateDnsName"],
             capacity_type=row["capacityType"],
-            user_data=base64.b64decode(row["userData"] or "").decode(errors="replace"),
+            user_data=_decoded(row["userData"] or ""),
             disk_gib=max((volume["sizeGiB"] for volume in row["volumes"]), default=20),
             tags=row["tags"],
         )
@@ -153,6 +154,11 @@ class SandboxCloud:
                 raise CloudError(str(error)) from error
         except BotoCoreError as error:
             raise CloudError(str(error)) from error
+
+
+@functools.lru_cache(maxsize=64)
+def _decoded(user_data: str) -> str:
+    return base64.b64decode(user_data).decode(errors="replace")
 
 
 class InstanceFeed:

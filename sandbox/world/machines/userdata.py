@@ -6,6 +6,7 @@ Sources: amazon-eks-ami `files/bootstrap.sh`, nodeadm's NodeConfig API, Bottlero
 from __future__ import annotations
 
 import email
+import functools
 import re
 import shlex
 import tomllib
@@ -41,8 +42,10 @@ class KubeletOptions:
     eviction_hard: Mapping[str, str] = field(default_factory=dict)
 
 
+@functools.lru_cache(maxsize=64)
 def parse_user_data(text: str) -> KubeletOptions:
-    """The kubelet's options from decoded user data of any of the three families.
+    """The kubelet's options from decoded user data of any of the three families. Machines of one launch template share
+    them, so that hundreds which boot at once do not wait for as many parses.
 
     Raises:
         UserDataError: nothing in it joins a cluster, or what does is malformed.
