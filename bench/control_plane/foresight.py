@@ -1,38 +1,45 @@
 """The best that a controller could reach in a burst: all nodes are launched with its first pod, by no controller.
 
 After a run of the controller its nodes are removed and it is taken away. Then the same pods are asked for, and at the
-same moment CreateFleet launches as many instances as the controller did, of its launch template, so that nothing waits
-for a plan and no processor time goes into one. The limit follows on these nodes: the same pods, the nodes there
-beforehand.
+same moment CreateFleet launches as many instances as the controller did, of its launch template, and their Nodes are
+created as the controller creates them, so that nothing waits for a plan and no processor time goes into one. The limit
+follows on these nodes: the same pods, the nodes there beforehand.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import boto3
 
 from bench.control_plane.scale import WAIT_SECONDS, ScaleRun, once_more, remove_pods, scale_cluster
 from bench.control_plane.side_by_side import other_programs
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, labels
+from sandbox.world.clock import timestamp
+from sandbox.world.resources import NODES, Obj
 
 MOST_AT_ONCE: Final = 250
 """Instances that one call launches or terminates."""
 NAMES_AT_ONCE: Final = 50
 """Nodes that one call of kubectl deletes: each takes about a tenth of a second, and the call may take a minute."""
+WRITERS: Final = 8
+"""Nodes that are created at once."""
+ANNOTATIONS: Final = ("node.alpha.kubernetes.io/ttl", "volumes.kubernetes.io/controller-managed-attach-detach")
+"""Those that kube-controller-manager or the kubelet would write, had the controller not."""
 HEAD = """# A burst whose nodes are launched with its first pod
 
 `python -m bench foresight`: the pods of [scale.md](scale.md) three times on one control plane. First the controller
-launches their nodes. Then a script launches as many with the first pod, without any controller (foresight): no
-controller launches earlier, or spends less. Last is the limit, with these nodes there beforehand. What foresight takes
-beyond the limit is the joining of the nodes, and what kube-scheduler does with pods that it cannot place before these
-are Ready. Each cell has the controller's figure, then that of foresight: seconds until the last node is Ready, and the
-last pod bound; the latter over the limit's; and the processor time of all programs but controller and bench, over the
-limit's.
+launches their nodes. Then it is taken away, and a script launches as many with the first pod and creates their Nodes as
+the controller does (foresight): no controller launches earlier, or spends less. Last is the limit, with these nodes
+there beforehand. What foresight takes beyond the limit is the joining of the nodes, and what kube-scheduler does with
+pods that it cannot place before these are Ready. Each cell has the controller's figure, then that of foresight: seconds
+until the last node is Ready, and the last pod bound; the latter over the limit's; and the processor time of all
+programs but controller and bench, over the limit's.
 
 """
 
@@ -79,13 +86,15 @@ def table(rounds: Sequence[Foresight]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """What the controller's instances are launched from."""
+    """What the controller's instances are launched from, and one of its Nodes, in the same subnet."""
 
+    cluster: Cluster
     ec2: Any
     template: str
     instance_type: str
     subnet: str
     tags: tuple[Any, ...]
+    node: Obj
 
     @classmethod
     def of(cls, cluster: Cluster) -> _Fleet:
@@ -98,15 +107,17 @@ class _Fleet:
             aws_access_key_id=access["aws_access_key_id"],
             aws_secret_access_key=access["aws_secret_access_key"],
         )
-        first = cluster.instances()[0]["instanceId"]
-        (reservation,) = ec2.describe_instances(InstanceIds=[first])["Reservations"]
+        first = cluster.instances()[0]
+        (reservation,) = ec2.describe_instances(InstanceIds=[first["instanceId"]])["Reservations"]
         (instance,) = reservation["Instances"]
         template = ec2.describe_launch_templates()["LaunchTemplates"][0]["LaunchTemplateName"]
         tags = tuple(tag for tag in instance["Tags"] if not tag["Key"].startswith("aws:"))
-        return cls(ec2, template, instance["InstanceType"], instance["SubnetId"], tags)
+        node = cluster.get(NODES, first["privateDnsName"])
+        assert node is not None, "the controller has created it"
+        return cls(cluster, ec2, template, instance["InstanceType"], instance["SubnetId"], tags, node)
 
     def launch(self, count: int) -> None:
-        """Launch so many instances."""
+        """Launch so many instances, and create their Nodes."""
         for start in range(0, count, MOST_AT_ONCE):
             self.ec2.create_fleet(
                 Type="instant",
@@ -122,16 +133,36 @@ class _Fleet:
                 },
                 TagSpecifications=[{"ResourceType": "instance", "Tags": list(self.tags)}],
             )
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(self._create_node, self.cluster.instances()))
+
+    def _create_node(self, instance: Obj) -> None:
+        """The controller's Node of the same shape under this name, not Ready. One that is there already is left."""
+        name, meta = instance["privateDnsName"], self.node["metadata"]
+        shape = {key: value for key, value in labels(self.node).items() if key != "karpenter.sh/initialized"}
+        marks = {key: value for key, value in meta["annotations"].items() if key in ANNOTATIONS}
+        unready = {"type": "Ready", "status": "False", "reason": "KubeletNotRegistered"}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": name,
+                "labels": {**shape, "kubernetes.io/hostname": name},
+                "annotations": marks,
+            },
+            "spec": {"providerID": f"aws:///{instance['zone']}/{instance['instanceId']}"},
+            "status": {"conditions": [{**unready, "lastTransitionTime": timestamp(datetime.now(UTC))}]},
+        }
+        reply = self.cluster.http.post(NODES.path(), document)
+        assert reply.code in (201, 409), reply
 
 
 @contextmanager
 def _in_background(fleet: _Fleet, count: int) -> Iterator[None]:
-    thread = threading.Thread(target=fleet.launch, args=(count,), name="fleet")
-    thread.start()
-    try:
+    with ThreadPoolExecutor(1, thread_name_prefix="fleet") as pool:
+        launched = pool.submit(fleet.launch, count)
         yield
-    finally:
-        thread.join()
+        launched.result()
 
 
 def _remove_nodes(cluster: Cluster, ec2: Any) -> None:
