@@ -1,4 +1,4 @@
-"""The best that a controller could reach in a burst: all nodes are launched with its first pod, by no controller.
+"""A burst whose nodes are launched with its first pod, by no controller, beside the controller's and the limit.
 
 After a run of the controller its nodes are removed and it is taken away. Then the same pods are asked for, and at the
 same moment CreateFleet launches as many instances as the controller did, of its launch template, and their Nodes are
@@ -18,7 +18,8 @@ from typing import Any, Final
 import boto3
 
 from bench.control_plane.scale import WAIT_SECONDS, ScaleRun, once_more, remove_pods, scale_cluster
-from bench.control_plane.side_by_side import other_programs
+from bench.control_plane.side_by_side import over_limit, programs_over_limit
+from controller.core.api.labels import ATTACH_DETACH, HOSTNAME, INITIALIZED, TTL
 from e2e.cluster import Cluster, labels
 from sandbox.world.clock import timestamp
 from sandbox.world.resources import NODES, Obj
@@ -29,8 +30,6 @@ NAMES_AT_ONCE: Final = 50
 """Nodes that one call of kubectl deletes: each takes about a tenth of a second, and the call may take a minute."""
 WRITERS: Final = 8
 """Nodes that are created at once."""
-ANNOTATIONS: Final = ("node.alpha.kubernetes.io/ttl", "volumes.kubernetes.io/controller-managed-attach-detach")
-"""Those that kube-controller-manager or the kubelet would write, had the controller not."""
 HEAD = """# A burst whose nodes are launched with its first pod
 
 `python -m bench foresight`: the pods of [scale.md](scale.md) three times on one control plane. First the controller
@@ -69,24 +68,24 @@ def run(nodes: int) -> Foresight:
 
 
 def table(rounds: Sequence[Foresight]) -> str:
-    """Return a Markdown table, a row for each round. Times are whole seconds; a limit below one counts as one."""
+    """Return a Markdown table, a row for each round."""
     lines = ["| round | Ready, s | bound, s | over limit | programs over limit | limit, s |"]
     lines.append("|---|---|---|---|---|---|")
     for number, each in enumerate(rounds, 1):
-        both, limit = (each.controller, each.foreseen), each.limit
+        both = (each.controller, each.foreseen)
         cells = (
             ", ".join(f"{one.ready[-1]:.0f}" for one in both),
             ", ".join(f"{one.bound[-1]:.0f}" for one in both),
-            ", ".join(f"{one.bound[-1] / max(1.0, limit.bound[-1]):.2f}" for one in both),
-            ", ".join(f"{other_programs(one) / other_programs(limit):.2f}" for one in both),
+            ", ".join(f"{over_limit((one, each.limit)):.2f}" for one in both),
+            ", ".join(f"{programs_over_limit((one, each.limit)):.2f}" for one in both),
         )
-        lines.append(f"| {number} | {' | '.join(cells)} | {limit.bound[-1]:.0f} |")
+        lines.append(f"| {number} | {' | '.join(cells)} | {each.limit.bound[-1]:.0f} |")
     return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """What the controller's instances are launched from, and one of its Nodes, in the same subnet."""
+    """What the controller's instances are launched from, and the metadata that their Nodes share."""
 
     cluster: Cluster
     ec2: Any
@@ -94,11 +93,11 @@ class _Fleet:
     instance_type: str
     subnet: str
     tags: tuple[Any, ...]
-    node: Obj
+    metadata: Obj
 
     @classmethod
     def of(cls, cluster: Cluster) -> _Fleet:
-        """Read it from EC2: all instances are of one launch template and one type."""
+        """Read it from an instance and its Node: all instances are of one launch template and one type."""
         access = {name.lower(): value for name, value in cluster.environment.aws_environment.items()}
         ec2 = boto3.client(
             "ec2",
@@ -114,7 +113,7 @@ class _Fleet:
         tags = tuple(tag for tag in instance["Tags"] if not tag["Key"].startswith("aws:"))
         node = cluster.get(NODES, first["privateDnsName"])
         assert node is not None, "the controller has created it"
-        return cls(cluster, ec2, template, instance["InstanceType"], instance["SubnetId"], tags, node)
+        return cls(cluster, ec2, template, instance["InstanceType"], instance["SubnetId"], tags, _shared(node))
 
     def launch(self, count: int) -> None:
         """Launch so many instances, and create their Nodes."""
@@ -137,24 +136,30 @@ class _Fleet:
             list(pool.map(self._create_node, self.cluster.instances()))
 
     def _create_node(self, instance: Obj) -> None:
-        """The controller's Node of the same shape under this name, not Ready. One that is there already is left."""
-        name, meta = instance["privateDnsName"], self.node["metadata"]
-        shape = {key: value for key, value in labels(self.node).items() if key != "karpenter.sh/initialized"}
-        marks = {key: value for key, value in meta["annotations"].items() if key in ANNOTATIONS}
+        """Create the instance's Node, not Ready. One that is there already is left."""
+        name = instance["privateDnsName"]
         unready = {"type": "Ready", "status": "False", "reason": "KubeletNotRegistered"}
         document = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {
-                "name": name,
-                "labels": {**shape, "kubernetes.io/hostname": name},
-                "annotations": marks,
-            },
+            "metadata": {**self.metadata, "name": name, "labels": {**self.metadata["labels"], HOSTNAME: name}},
             "spec": {"providerID": f"aws:///{instance['zone']}/{instance['instanceId']}"},
             "status": {"conditions": [{**unready, "lastTransitionTime": timestamp(datetime.now(UTC))}]},
         }
         reply = self.cluster.http.post(NODES.path(), document)
         assert reply.code in (201, 409), reply
+
+
+def _shared(node: Obj) -> Obj:
+    """Return the labels that the controller's Nodes of one shape share, and the annotations that spare others a write.
+
+    The finalizer and the owner are left out: no controller is there.
+    """
+    annotations = node["metadata"]["annotations"]
+    return {
+        "labels": {key: value for key, value in labels(node).items() if key not in (HOSTNAME, INITIALIZED)},
+        "annotations": {key: annotations[key] for key in (TTL, ATTACH_DETACH)},
+    }
 
 
 @contextmanager

@@ -91,9 +91,12 @@ def side_table(columns: Mapping[str, Figures]) -> str:
 
 
 def over_limit(round_: tuple[ScaleRun, ScaleRun | None]) -> float:
-    """Return when a run's last pod was bound, over the limit's; in seconds where that was not measured."""
+    """Return when a run's last pod was bound, over the limit's; in seconds where that was not measured.
+
+    Times are whole seconds: a limit below one counts as one.
+    """
     run, alone = round_
-    return run.bound[-1] / alone.bound[-1] if alone else run.bound[-1]
+    return run.bound[-1] / max(1.0, alone.bound[-1]) if alone else run.bound[-1]
 
 
 def ratios(rounds: Sequence[tuple[ScaleRun, ScaleRun | None]]) -> str:
@@ -112,14 +115,18 @@ def programs_table(run: ScaleRun, alone: ScaleRun) -> str:
 
 
 def without_controller(rounds: Sequence[tuple[ScaleRun, ScaleRun]]) -> str:
-    """Return a sentence with what the other programs' processor time is over the limit's, least first."""
-    each = sorted(other_programs(run) / other_programs(alone) for run, alone in rounds)
-    told = ", ".join(f"{one:.2f}" for one in each)
+    """Return a sentence with each round's `programs_over_limit`, least first."""
+    told = ", ".join(f"{one:.2f}" for one in sorted(map(programs_over_limit, rounds)))
     return f"\nProcessor time of all programs but controller and bench, over the limit's of the same round: {told}.\n"
 
 
-def other_programs(run: ScaleRun) -> float:
-    """Return the processor time of all programs but controller and bench, in seconds."""
+def programs_over_limit(round_: tuple[ScaleRun, ScaleRun]) -> float:
+    """Return the processor time of all programs but controller and bench in a run, over that in the limit."""
+    run, alone = map(_other_programs, round_)
+    return run / alone
+
+
+def _other_programs(run: ScaleRun) -> float:
     return sum(seconds for name, seconds in run.spent.programs.items() if name not in (CONTROLLER, BENCH))
 
 

@@ -33,7 +33,7 @@ PARTS = (KUBELETS, SCHEDULER, CONTROLLER_MANAGER)
 in for kube-scheduler and kube-controller-manager."""
 
 BOUND_PODS = {PODS: "spec.nodeName!="}
-"""All that kubelets watch: each its own pods."""
+"""The field selector where kubelets run alone: each watches its own pods. A scheduler and controllers need all."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 """A part's endless work."""
@@ -64,8 +64,7 @@ async def run(
     """Run the chosen parts until cancelled; `on_ready` is called once every cache is filled. No cloud, no machines."""
     clock = WorldClock(settings.time_scale)
     async with ApiClient(connection) as client:
-        others = {SCHEDULER, CONTROLLER_MANAGER} & set(settings.parts)
-        informers = Informers(client, {} if others else BOUND_PODS)
+        informers = Informers(client, BOUND_PODS if set(settings.parts) == {KUBELETS} else {})
         recorder = EventRecorder(client, clock)
         context = Context(client, informers, recorder, clock)
         runs: list[Run] = [recorder.run]

@@ -157,10 +157,11 @@ def test_each_rounds_last_binding_is_told_over_its_own_limit() -> None:
     rounds = [(RUN, quick), (RUN, slow)]
     assert [over_limit(each) for each in rounds] == [1.5, 0.75]
     assert over_limit((RUN, None)) == 9.0
+    assert over_limit((RUN, replace(RUN, bound=(0.0,)))) == 9.0
     assert "1.50, 0.75" in ratios(rounds)
 
 
-def test_the_best_controller_is_told_beside_the_limit() -> None:
+def test_controller_and_foresight_are_told_over_the_limit_of_the_same_round() -> None:
     """Of the other programs 33 s are the controller's run, 22 the one with foresight, 11 the limit."""
     foreseen = replace(RUN, bound=(2.0, 6.0), ready=(5.0,), spent=ProcessorTime(30.0, {"etcd": 22.0, "bench": 5.0}))
     limit = replace(RUN, bound=(1.0, 4.0), ready=(), spent=ProcessorTime(15.0, {"etcd": 11.0}))

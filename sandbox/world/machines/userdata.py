@@ -44,8 +44,9 @@ class KubeletOptions:
 
 @functools.lru_cache(maxsize=64)
 def parse_user_data(text: str) -> KubeletOptions:
-    """The kubelet's options from decoded user data of any of the three families. Machines of one launch template share
-    them, so that hundreds which boot at once do not wait for as many parses.
+    """The kubelet's options from decoded user data of any of the three families.
+
+    Cached: hundreds of machines of one launch template may boot at once.
 
     Raises:
         UserDataError: nothing in it joins a cluster, or what does is malformed.
